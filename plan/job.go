@@ -7,6 +7,7 @@
 package plan
 
 import (
+	"errors"
 	"time"
 
 	"github.com/headway-run/headway/plan/flops"
@@ -46,13 +47,17 @@ type Entry struct {
 	Size int64  // bytes; -1 when not known without reading
 }
 
+// ErrTooLarge is wrapped by [Tree.Read] when a file has more bytes than the caller accepts.
+var ErrTooLarge = errors.New("file is too large")
+
 // Tree is the read side of one commit or one folder. Paths are slash-separated and relative to the root ("" is the
 // root itself). An absent path answers an error that wraps fs.ErrNotExist; any other error means that the tree
 // could not be read, which is never the same as absent.
 type Tree interface {
 	// Entries lists one folder in Git's order.
 	Entries(dir string) ([]Entry, error)
-	// Read returns a regular file's bytes, refusing one of more than max bytes before it is read.
+	// Read returns a regular file's bytes. One of more than max bytes is refused before it is read, with an error
+	// that wraps ErrTooLarge.
 	Read(path string, max int64) ([]byte, error)
 }
 
@@ -93,6 +98,7 @@ type Problem struct {
 
 // Config is headway.yaml.
 type Config struct {
+	Name      string              // name of this plan repository on a shared store; empty: none given
 	Store     string              // "embedded", dir:///path, or s3://bucket/prefix?endpoint=…&region=…
 	Plans     []string            // globs of plan files, relative to the root
 	Platforms map[string]Platform // by configured name
