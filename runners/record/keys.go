@@ -42,6 +42,14 @@ func ReleaseKey(work string, n, k int64) string {
 	return DispatchPrefix(work) + pad(n) + ".release." + pad(k) + ".json"
 }
 
+// ReleaseNumber reads k back from what ParsedKey.Rest says of a key made by ReleaseKey.
+func ReleaseNumber(rest string) (k int64, ok bool) {
+	num, ok := strings.CutPrefix(rest, "release.")
+	num, cut := strings.CutSuffix(num, ".json")
+	k, err := strconv.ParseInt(num, 10, 64)
+	return k, ok && cut && err == nil && k > 0
+}
+
 // AttemptsPrefix holds all attempts of a work.
 func AttemptsPrefix(work string) string { return WorkPrefix(work) + "attempt/" }
 

@@ -92,6 +92,18 @@ type Receipt struct {
 	Time     string          `json:"time"`
 }
 
+// Release is one answer of a platform to "is this dispatch over?". Answers are kept only when they say something new.
+type Release struct {
+	Protocol   int    `json:"protocol"`
+	Work       string `json:"work"`
+	Dispatch   int64  `json:"dispatch"`
+	Nonce      string `json:"nonce"`      // of the asker: settles a lost answer
+	Settlement string `json:"settlement"` // pending, bounded, closed
+	Until      string `json:"until,omitempty"`
+	Text       string `json:"text,omitempty"`
+	Time       string `json:"time"`
+}
+
 // Open is attempt/<n>/open.json: reserves the prefix and says where the attempt runs.
 type Open struct {
 	Protocol    int               `json:"protocol"`
@@ -147,13 +159,17 @@ type File struct {
 	Exec   bool   `json:"exec,omitempty"`
 }
 
-// Encode returns a record's bytes: JSON, indented for people who look into the bucket, with a final newline.
+// Encode returns a record's bytes: JSON, indented for people who look into the bucket, with a final newline. Nothing
+// is escaped for HTML, so that compacting a spec's identity gives back the bytes that its work was hashed over.
 func Encode(v any) ([]byte, error) {
-	b, err := json.MarshalIndent(v, "", " ")
-	if err != nil {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", " ")
+	if err := e.Encode(v); err != nil {
 		return nil, fmt.Errorf("encode record: %w", err)
 	}
-	return append(b, '\n'), nil
+	return b.Bytes(), nil
 }
 
 // Decode reads one record of at most max bytes, and nothing behind it. Unknown fields are ignored (a newer writer of
