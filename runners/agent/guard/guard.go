@@ -1,0 +1,148 @@
+// Package guard starts the user's program so that nothing of it can outlive the agent. Between the two stands a
+// guardian: the same binary started again, in a session of its own, parent of the program and (on Linux) adopter of
+// whatever the program leaves behind. A pipe ties it to the agent: end of file, however the agent died, makes it kill
+// the whole tree with SIGKILL. Should the guardian be killed first, the kernel kills the program.
+//
+// Guaranteed on Linux: after SIGKILL of the agent, and after the program's own exit, no descendant lives on, whatever
+// sessions or groups it moved to. Elsewhere only the program's process group is covered. Not covered anywhere:
+// processes that the program asked another daemon to start.
+package guard
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Command is what to start.
+type Command struct {
+	Guard  []string // how to run Main in this binary
+	Argv   []string // the program
+	Dir    string
+	Env    []string
+	Output io.Writer // stdout and stderr, merged, in one goroutine
+}
+
+// Ended says how the program itself ended.
+type Ended struct {
+	Code   int            `json:"code"`             // exit code; 128+signal when a signal ended it
+	Signal syscall.Signal `json:"signal,omitempty"` // 0: it exited
+	Failed string         `json:"failed,omitempty"` // it never started, and why
+}
+
+// Process is a running program with its guardian.
+type Process struct {
+	PID int // of the program
+
+	guardian *exec.Cmd
+	mu       sync.Mutex
+	orders   *os.File
+	done     chan struct{}
+	ended    Ended
+}
+
+// order is what the agent tells the guardian, one JSON object per line.
+type order struct {
+	Signal syscall.Signal `json:"signal"`
+}
+
+// report is what the guardian tells the agent.
+type report struct {
+	PID   int    `json:"pid,omitempty"`
+	Ended *Ended `json:"ended,omitempty"`
+}
+
+// Start starts the guardian and through it the program. An error means that nothing runs.
+func Start(c Command) (*Process, error) {
+	if len(c.Guard) == 0 || len(c.Argv) == 0 {
+		return nil, errors.New("start program: no guardian command or no program named")
+	}
+	orderR, orderW, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("start program: %w", err)
+	}
+	defer orderR.Close()
+	reportR, reportW, err := os.Pipe()
+	if err != nil {
+		orderW.Close()
+		return nil, fmt.Errorf("start program: %w", err)
+	}
+	g := exec.Command(c.Guard[0], append(append(c.Guard[1:len(c.Guard):len(c.Guard)], "--"), c.Argv...)...)
+	g.Dir, g.Env = c.Dir, c.Env
+	g.ExtraFiles = []*os.File{orderR, reportW}
+	g.Stdout, g.Stderr = c.Output, c.Output
+	g.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	g.WaitDelay = time.Second // a guardian that was killed may leave holders of the output
+	err = g.Start()
+	reportW.Close()
+	if err != nil {
+		orderW.Close()
+		reportR.Close()
+		return nil, fmt.Errorf("start program: %w", err)
+	}
+	p := &Process{guardian: g, orders: orderW, done: make(chan struct{})}
+	reports := bufio.NewReader(reportR)
+	first, ok := readReport(reports)
+	if !ok || first.PID == 0 {
+		p.finish(reportR, reports, first, ok)
+		if p.ended.Failed == "" {
+			p.ended.Failed = "the guardian ended before the program began"
+		}
+		return nil, fmt.Errorf("start program: %s", p.ended.Failed)
+	}
+	p.PID = first.PID
+	go p.finish(reportR, reports, report{}, true)
+	return p, nil
+}
+
+func readReport(r *bufio.Reader) (report, bool) {
+	line, err := r.ReadSlice('\n')
+	if err != nil {
+		return report{}, false
+	}
+	var rep report
+	return rep, json.Unmarshal(line, &rep) == nil
+}
+
+// finish reads the guardian's last report, waits for it (and so for all output), and closes done.
+func (p *Process) finish(f *os.File, r *bufio.Reader, rep report, ok bool) {
+	for ok && rep.Ended == nil {
+		rep, ok = readReport(r)
+	}
+	f.Close()
+	_ = p.guardian.Wait() // its exit code says nothing; the report does
+	if rep.Ended != nil {
+		p.ended = *rep.Ended
+	} else {
+		// The guardian was killed. The kernel has killed the program; what is left of its group is killed here.
+		if p.PID > 0 {
+			_ = syscall.Kill(-p.PID, syscall.SIGKILL)
+		}
+		p.ended = Ended{Code: 128 + int(syscall.SIGKILL), Signal: syscall.SIGKILL}
+	}
+	p.mu.Lock()
+	p.orders.Close()
+	p.mu.Unlock()
+	close(p.done)
+}
+
+// Done is closed when the program, all its descendants and the guardian are gone and all output was delivered.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Ended says how it ended. Only after Done.
+func (p *Process) Ended() Ended { <-p.done; return p.ended }
+
+// Signal sends a signal to the program's group; SIGKILL goes to every descendant. A program that has ended is no error.
+func (p *Process) Signal(s syscall.Signal) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	b, _ := json.Marshal(order{Signal: s}) // a struct of one number
+	_, _ = p.orders.Write(append(b, '\n')) // a guardian that is gone has killed everything
+}
