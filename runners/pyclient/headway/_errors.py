@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 
-class LeaseLost(BaseException):
-    """Another attempt owns this work, or the agent is gone: stop now and write nothing.
+class RunOver(BaseException):
+    """Stop now: what this process does no longer counts.
 
     Not an ``Exception``, as KeyboardInterrupt is none: a broad ``except Exception`` around a batch must not eat it.
     """
 
 
-class RunRevoked(LeaseLost):
-    """A person asked this run to stop; no other attempt need be running. Nothing it writes now will be kept."""
+class LeaseLost(RunOver):
+    """Another attempt may own this work by now, or the agent is gone: write nothing."""
+
+
+class RunRevoked(RunOver):
+    """A person asked this run to stop. Nothing that it hands over from now on is kept."""
+
+
+class RunYielded(SystemExit):
+    """The place is wanted back and the last milestone is handed over: leave, the next attempt goes on from there.
+
+    A SystemExit, so that the program ends without a traceback, with an exit code that no finished run has.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(75)  # EX_TEMPFAIL of sysexits.h: try again later
 
 
 class HeadwayError(RuntimeError):
