@@ -1,0 +1,262 @@
+package witness
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"unicode/utf8"
+
+	"github.com/headway-run/headway/runners/record"
+)
+
+// Bounds on the values of a record, beside its size.
+const (
+	maxReason = 512        // bytes of a reason at write; a longer one is cut
+	maxPhase  = 64         // bytes of a phase's name at write
+	maxLease  = 31 * 86400 // seconds: no promise is longer than a month
+)
+
+// Unreadable is a witness that exists and cannot be acted on. No automatic path ever writes over it: the work is
+// Unknown until a person has looked.
+type Unreadable struct {
+	Key    string
+	Reason string // one sentence part: what is wrong with it
+	Newer  int    // the protocol it is written in, when that is above ours; else 0
+}
+
+func (e *Unreadable) Error() string {
+	hint := "look at the object; headway never writes over it"
+	if e.Newer > 0 {
+		hint = "use a newer headway for this work"
+	}
+	return fmt.Sprintf("witness %s: %s (%s)", e.Key, e.Reason, hint)
+}
+
+// Decode reads a record and refuses everything that README.md lists: any error is an *Unreadable.
+func Decode(work string, b []byte) (Record, error) {
+	bad := func(format string, args ...any) (Record, error) {
+		return Record{}, &Unreadable{Key: record.WitnessKey(work), Reason: fmt.Sprintf(format, args...)}
+	}
+	if len(b) > MaxRecord {
+		return bad("has %d bytes, at most %d are accepted", len(b), MaxRecord)
+	}
+	if !utf8.Valid(b) {
+		return bad("is not UTF-8")
+	}
+	if err := plainKeys(b); err != nil {
+		return bad("%s", err)
+	}
+	var version struct {
+		Protocol int `json:"protocol"`
+	}
+	if err := json.Unmarshal(b, &version); err != nil {
+		return bad("is not a record: %s", err)
+	}
+	if version.Protocol > record.Protocol {
+		_, err := bad("is written in protocol %d, this program knows %d", version.Protocol, record.Protocol)
+		err.(*Unreadable).Newer = version.Protocol //nolint:errorlint // made two lines above
+		return Record{}, err
+	}
+	var r Record
+	if err := json.Unmarshal(b, &r); err != nil {
+		return bad("is not a record: %s", err)
+	}
+	if err := r.valid(work); err != nil {
+		return bad("%s", err)
+	}
+	return r, nil
+}
+
+// plainKeys refuses what JSON readers understand differently: a key given twice, and a key that another one of
+// another case or alphabet could stand for. So every implementation sees the same record.
+func plainKeys(b []byte) error {
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.UseNumber()
+	t, err := d.Token()
+	if err != nil {
+		return fmt.Errorf("is not JSON: %w", err)
+	}
+	if t != json.Delim('{') {
+		return fmt.Errorf("is not a JSON object")
+	}
+	if err := objectKeys(d); err != nil {
+		return err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return fmt.Errorf("has bytes after its end")
+	}
+	return nil
+}
+
+// objectKeys checks the object whose opening brace was read, and all below it. The record's size bounds the depth.
+func objectKeys(d *json.Decoder) error {
+	type level struct {
+		keys map[string]bool // nil in an array
+		key  bool            // a key comes next
+	}
+	stack := []level{{keys: map[string]bool{}, key: true}}
+	for len(stack) > 0 {
+		t, err := d.Token()
+		if err != nil {
+			return fmt.Errorf("is not JSON: %w", err)
+		}
+		top := &stack[len(stack)-1]
+		if name, is := t.(string); is && top.key {
+			if !plain(name) {
+				return fmt.Errorf("has the key %q; keys are made of a-z, 0-9 and _", clip(name, 40))
+			}
+			if top.keys[name] {
+				return fmt.Errorf("has the key %q twice", name)
+			}
+			top.keys[name], top.key = true, false
+			continue
+		}
+		top.key = top.keys != nil
+		switch t {
+		case json.Delim('{'):
+			stack = append(stack, level{keys: map[string]bool{}, key: true})
+		case json.Delim('['):
+			stack = append(stack, level{})
+		case json.Delim('}'), json.Delim(']'):
+			stack = stack[:len(stack)-1]
+		}
+	}
+	return nil
+}
+
+func plain(key string) bool {
+	for i := range len(key) {
+		c := key[i]
+		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '_' {
+			return false
+		}
+	}
+	return key != ""
+}
+
+// encode returns the record's bytes; one that a reader would refuse is a defect of the caller and is not written.
+func encode(r Record) ([]byte, error) {
+	r.Reason, r.Lease.Phase = clip(r.Reason, maxReason), clip(r.Lease.Phase, maxPhase)
+	if err := r.valid(r.Work); err != nil {
+		return nil, fmt.Errorf("witness of %s: the record %w", r.Work, err)
+	}
+	b, err := record.Encode(r)
+	if err != nil {
+		return nil, err
+	}
+	if len(b) > MaxRecord {
+		return nil, fmt.Errorf("witness of %s: the record would have %d bytes, at most %d are accepted", r.Work, len(b), MaxRecord)
+	}
+	return b, nil
+}
+
+// clip cuts s to at most n bytes without splitting a character.
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}
+
+// hexDigits reports whether s is n lower-case hex digits.
+func hexDigits(s string, n int) bool {
+	if len(s) != n {
+		return false
+	}
+	for i := range n {
+		if c := s[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return false
+		}
+	}
+	return true
+}
+
+// valid says what is wrong with a record by itself, as the end of a sentence. The rules are the field table of
+// README.md, in its order.
+func (r *Record) valid(work string) error {
+	switch {
+	case r.Protocol != record.Protocol:
+		return fmt.Errorf("has protocol %d; this program knows %d", r.Protocol, record.Protocol)
+	case !hexDigits(r.Work, 64):
+		return fmt.Errorf("has no work of 64 hex digits")
+	case r.Work != work:
+		return fmt.Errorf("belongs to work %s (copied from another key?)", r.Work)
+	case r.Rev < 1:
+		return fmt.Errorf("has rev %d; the first is 1", r.Rev)
+	case !hexDigits(r.Write, 32):
+		return fmt.Errorf("has no write nonce of 32 hex digits")
+	case r.Attempt < 0 || r.Dispatch < 0 || r.Floor < 0:
+		return fmt.Errorf("has a negative attempt, dispatch or floor")
+	case !finite(r.Lease.Seconds, maxLease) || !finite(r.Lease.K, 1e12) || !finite(r.Lease.StepS, maxLease):
+		return fmt.Errorf("has a lease out of range")
+	case r.Progress.Step < 0 || !finite(r.Progress.Work, 1e40):
+		return fmt.Errorf("has a progress out of range")
+	}
+	if err := r.validState(); err != nil {
+		return err
+	}
+	return r.validPointers()
+}
+
+// finite reports whether 0 ≤ x ≤ max; NaN is not.
+func finite(x, max float64) bool { return x >= 0 && x <= max }
+
+func (r *Record) validState() error {
+	switch r.State {
+	case Held:
+		switch {
+		case !hexDigits(r.Holder, 32):
+			return fmt.Errorf("is held by nobody (holder must be 32 hex digits)")
+		case r.Attempt < 1 || r.Dispatch < 1:
+			return fmt.Errorf("is held with attempt %d and dispatch %d; both start at 1", r.Attempt, r.Dispatch)
+		case r.Dispatch < r.Floor:
+			return fmt.Errorf("is held by dispatch %d, which is below the floor %d", r.Dispatch, r.Floor)
+		case r.Lease.Seconds <= 0:
+			return fmt.Errorf("is held without a promised lease")
+		}
+	case Yielded, Finished:
+		if r.Attempt < 1 || r.Dispatch < 1 {
+			return fmt.Errorf("is %s with attempt %d and dispatch %d; both start at 1", r.State, r.Attempt, r.Dispatch)
+		}
+	case Revoked: // attempt 0: stopped or repaired before anybody had captured
+	default:
+		return fmt.Errorf("has the state %q; known are held, yielded, revoked and finished", clip(string(r.State), 40))
+	}
+	if r.State != Held && r.Holder != "" {
+		return fmt.Errorf("is %s and names a holder", r.State)
+	}
+	if (r.State == Finished) != (r.Finished != nil) {
+		return fmt.Errorf("is %s, which does not go with its finished field", r.State)
+	}
+	return nil
+}
+
+func (r *Record) validPointers() error {
+	if p := r.Resume; p != nil {
+		switch {
+		case p.Attempt < 1 || p.Attempt > r.Attempt:
+			return fmt.Errorf("has a resume pointer into attempt %d of %d", p.Attempt, r.Attempt)
+		case p.Milestone < 1 || p.Step < 0:
+			return fmt.Errorf("has a resume pointer to milestone %d at step %d", p.Milestone, p.Step)
+		case p.Manifest != record.MilestoneManifestKey(r.Work, p.Attempt, p.Milestone):
+			return fmt.Errorf("has a resume pointer to a key that is not the one of attempt %d, milestone %d", p.Attempt, p.Milestone)
+		case !hexDigits(p.SHA256, 64):
+			return fmt.Errorf("has a resume pointer without a sha256")
+		}
+	}
+	if f := r.Finished; f != nil {
+		switch {
+		case f.Attempt != r.Attempt:
+			return fmt.Errorf("was finished by attempt %d, but its attempt is %d", f.Attempt, r.Attempt)
+		case f.Manifest != record.ResultManifestKey(r.Work, f.Attempt):
+			return fmt.Errorf("has a result key that is not the one of attempt %d", f.Attempt)
+		case !hexDigits(f.SHA256, 64):
+			return fmt.Errorf("has a result without a sha256")
+		}
+	}
+	return nil
+}
