@@ -54,9 +54,8 @@ func Decode(work string, b []byte) (Record, error) {
 		return bad("is not a record: %s", err)
 	}
 	if version.Protocol > record.Protocol {
-		_, err := bad("is written in protocol %d, this program knows %d", version.Protocol, record.Protocol)
-		err.(*Unreadable).Newer = version.Protocol //nolint:errorlint // made two lines above
-		return Record{}, err
+		return Record{}, &Unreadable{Key: record.WitnessKey(work), Newer: version.Protocol,
+			Reason: fmt.Sprintf("is written in protocol %d, this program knows %d", version.Protocol, record.Protocol)}
 	}
 	var r Record
 	if err := json.Unmarshal(b, &r); err != nil {
