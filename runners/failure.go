@@ -19,6 +19,21 @@ const (
 	UserCode         Class = "user_code"         // the program failed; the same error at the same step twice ends the job
 )
 
+// advice is what people are told for each class when the runner gave no better hint: a table of values, and the list
+// of all classes.
+var advice = map[Class]string{
+	NoSlots:          "the platform is full: it is asked again later, nothing is spent",
+	QuotaExhausted:   "the platform's quota is used up: it is parked until the quota resets, nothing is spent",
+	SpawnedElsewhere: "somebody else was first: nothing to do",
+	Unreachable:      "the platform did not answer: it is asked again with growing pauses; look whether it is up",
+	Rejected:         "the platform refuses this launch: read its words and mend the job or the platform's options",
+	ProtocolError:    "the platform answered nonsense: nothing more is launched there until somebody has looked; please report it",
+	UserCode:         "the program itself failed: read the end of its log (headway log <job>)",
+}
+
+// Advice is one sentence that says what the class means for people; empty for a class that is none of ours.
+func (c Class) Advice() string { return advice[c] }
+
 // Failure is every error of a Runner.
 type Failure struct {
 	Class    Class
@@ -38,8 +53,12 @@ func (f *Failure) Error() string {
 	if f.Raw != "" {
 		s += fmt.Sprintf(": %q", f.Raw)
 	}
-	if f.Hint != "" {
-		s += " (" + f.Hint + ")"
+	hint := f.Hint
+	if hint == "" {
+		hint = f.Class.Advice()
+	}
+	if hint != "" {
+		s += " (" + hint + ")"
 	}
 	return s
 }
@@ -47,10 +66,13 @@ func (f *Failure) Error() string {
 // Unwrap returns the cause.
 func (f *Failure) Unwrap() error { return f.Err }
 
-// ClassOf returns the class of a runner's error; an error that is no Failure breaks the contract: ProtocolError.
+// ClassOf returns the class of a runner's error; an error that is no Failure, or one of a class that is none of
+// ours, breaks the contract: ProtocolError.
 func ClassOf(err error) Class {
-	if f, ok := errors.AsType[*Failure](err); ok {
+	if f, ok := errors.AsType[*Failure](err); ok && f.Class.Advice() != "" {
 		return f.Class
 	}
 	return ProtocolError
 }
+
+func asFailure(err error) (*Failure, bool) { return errors.AsType[*Failure](err) }

@@ -1,0 +1,26 @@
+//go:build !linux
+
+package process
+
+import "errors"
+
+var errNotLinux = errors.New("processes of one's own can be told apart on Linux only: run the local platform on a Linux machine")
+
+type entry struct {
+	pid     int
+	state   byte
+	session int
+	start   uint64
+}
+
+// Boot fails: see the package comment.
+func Boot() (string, error) { return "", errNotLinux }
+
+// Identify fails: see the package comment.
+func Identify(int) (Identity, error) { return Identity{}, errNotLinux }
+
+func stat(int) (entry, error) { return entry{}, errNotLinux }
+
+func processes() ([]entry, error) { return nil, errNotLinux }
+
+func carries(int, string) bool { return false }
