@@ -10,6 +10,8 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+
 	"github.com/headway-run/headway/runners/bucket"
 	"github.com/headway-run/headway/runners/bucket/dir"
 )
@@ -18,10 +20,13 @@ import (
 type Options struct {
 	Create bool // dir: make the folder when it is missing
 	NoSync bool // dir: no fsync, for tests
+
+	Credentials aws.CredentialsProvider // s3: nil means AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN of Getenv
+	Getenv      func(string) string     // s3: the AWS_* variables that the caller lends; nil: none
 }
 
 // URL opens the store that a URL names. The error says what was found and what was expected.
-func URL(_ context.Context, raw string, o Options) (bucket.Bucket, error) {
+func URL(ctx context.Context, raw string, o Options) (bucket.Bucket, error) {
 	u, err := url.Parse(raw)
 	if err != nil {
 		return nil, bad(raw, "it is no URL", "write dir:///the/whole/path or s3://bucket/prefix")
@@ -29,6 +34,8 @@ func URL(_ context.Context, raw string, o Options) (bucket.Bucket, error) {
 	switch u.Scheme {
 	case "dir":
 		return openDir(u, o)
+	case "s3":
+		return openS3(ctx, u, o)
 	}
 	return nil, bad(raw, fmt.Sprintf("found scheme %q, expected dir or s3", u.Scheme), "write dir:///the/whole/path or s3://bucket/prefix")
 }
