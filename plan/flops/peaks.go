@@ -228,7 +228,7 @@ type Match struct {
 
 // Lookup finds every row that a name may mean, in this order of trust: an id (nvidia-t4, or without the vendor), a
 // driver name, a provider's name or the bare family ("A100"). A trailing "x2" or ":2" is a count. Names match whole,
-// never by a part of them; case, "_" for a space, runs of spaces and a leading "NVIDIA " do not matter.
+// never by a part of them; case, "_" and "-" for a space, runs of spaces and a leading "NVIDIA " do not matter.
 //
 // A provider's name is a promise, good for planning; the peak of record comes from the driver name that the worker
 // reports. The error is an *UnknownGPUError.
@@ -290,7 +290,8 @@ func (m Match) one(name string, memoryGB float64) (GPU, int, error) {
 
 // normal is the form in which names are compared.
 func normal(name string) string {
-	s := strings.ToLower(strings.Join(strings.Fields(strings.ReplaceAll(name, "_", " ")), " "))
+	s := strings.NewReplacer("_", " ", "-", " ").Replace(strings.ToLower(name))
+	s = strings.Join(strings.Fields(s), " ")
 	return strings.TrimPrefix(s, "nvidia ")
 }
 
@@ -307,58 +308,56 @@ func cutCount(name string) (base string, n int, ok bool) {
 	return strings.TrimRight(name[:i-1], " _"), n, true
 }
 
+// trust orders the sorts of names: the first sort that knows a name decides.
+type trust uint8
+
+const (
+	byID trust = iota
+	byDriver
+	byOffer // and bare families
+)
+
+// alias is one meaning of a normal name; the table of all is made from gpus.yaml and sorted by name, then trust.
+type alias struct {
+	name     string
+	trust    trust
+	provider string // of an offer
+	row      int    // index into table
+	count    int
+}
+
 // exact finds the rows of a whole name without a count.
 func exact(provider, name string) (Match, bool) {
 	n := normal(name)
-	if n == "" {
+	lo, found := slices.BinarySearchFunc(aliases, n, func(a alias, n string) int { return strings.Compare(a.name, n) })
+	if !found {
 		return Match{}, false
 	}
-	if provider != "" {
-		if m := collect(func(g GPU) int { return g.offered(n, provider) }); len(m.GPUs) > 0 {
-			return m, true
-		}
+	hi := lo
+	for hi < len(aliases) && aliases[hi].name == n {
+		hi++
 	}
-	for _, means := range []func(GPU) int{
-		func(g GPU) int { return yes(n == g.ID || n == g.bare()) },
-		func(g GPU) int {
-			return yes(slices.ContainsFunc(g.Drivers, func(d string) bool { return normal(d) == n }))
-		},
-		func(g GPU) int { return max(g.offered(n, ""), yes(n == g.family())) },
-	} {
-		if m := collect(means); len(m.GPUs) > 0 {
-			return m, true
-		}
+	all := aliases[lo:hi]
+	if m := collect(all, func(a alias) bool { return provider != "" && a.provider == provider }); len(m.GPUs) > 0 {
+		return m, true
 	}
-	return Match{}, false
+	return collect(all, func(a alias) bool { return a.trust == all[0].trust }), true
 }
 
-func yes(is bool) int {
-	if is {
-		return 1
-	}
-	return 0
-}
-
-// collect gathers the rows for which means is positive; the count is the largest that was found.
-func collect(means func(GPU) int) Match {
+// collect gathers the rows of the aliases that count; one row may come under several.
+func collect(all []alias, counts func(alias) bool) Match {
 	var m Match
-	for _, g := range table {
-		if c := means(g); c > 0 {
-			m.GPUs, m.Count = append(m.GPUs, g), max(m.Count, c)
+	var rows []int
+	for _, a := range all {
+		if !counts(a) {
+			continue
+		}
+		m.Count = max(m.Count, a.count)
+		if !slices.Contains(rows, a.row) {
+			rows, m.GPUs = append(rows, a.row), append(m.GPUs, table[a.row])
 		}
 	}
 	return m
-}
-
-// offered is the count that a provider ("" for any) gives under a normal name, 0 when none does.
-func (g GPU) offered(n, provider string) int {
-	count := 0
-	for _, o := range g.Offers {
-		if (provider == "" || provider == o.Provider) && normal(o.Name) == n {
-			count = max(count, o.Count)
-		}
-	}
-	return count
 }
 
 // bare is the id without its vendor.
@@ -376,6 +375,9 @@ func (g GPU) family() string {
 
 // nearestGPU lists up to three known names most like a normal one.
 func nearestGPU(n string) []string {
+	if len(n) > maxWord {
+		return nil
+	}
 	type scored struct {
 		name string
 		d    int

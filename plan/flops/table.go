@@ -1,4 +1,4 @@
-// Code generated from gpus.yaml by go test -run TestTableIsTheFile -update; DO NOT EDIT.
+// Code generated from gpus.yaml by go test -run 'TestTableIsTheFile|TestNamesAreTheTable' -update; DO NOT EDIT.
 
 package flops
 

@@ -1,10 +1,12 @@
 package flops
 
 import (
+	cmpstd "cmp"
 	"flag"
 	"fmt"
 	"go/format"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -119,29 +121,71 @@ func (r row) line(t testing.TB) string {
 	return b.String()
 }
 
-// TestTableIsTheFile makes table.go from gpus.yaml and holds it against the committed one; -update writes it.
-func TestTableIsTheFile(t *testing.T) {
-	var b strings.Builder
-	b.WriteString("// Code generated from gpus.yaml by go test -run TestTableIsTheFile -update; DO NOT EDIT.\n\npackage flops\n\n")
-	b.WriteString("// table is the rated peaks and names of all known cards.\nvar table = []GPU{\n")
-	for _, r := range readRows(t) {
-		b.WriteString(r.line(t))
-	}
-	b.WriteString("}\n")
-	want, err := format.Source([]byte(b.String()))
+// hold compares a generated file with the committed one; -update writes it.
+func hold(t *testing.T, name, text string) {
+	t.Helper()
+	want, err := format.Source([]byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if *update {
-		if err := os.WriteFile("table.go", want, 0o644); err != nil {
+		if err := os.WriteFile(name, want, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	got, err := os.ReadFile("table.go")
+	got, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if d := cmp.Diff(string(want), string(got)); d != "" {
-		t.Fatalf("table.go is not what gpus.yaml gives; run with -update (-want +got):\n%s", d)
+		t.Fatalf("%s is not what gpus.yaml gives; run with -update, twice (-want +got):\n%s", name, d)
+	}
+}
+
+const header = "// Code generated from gpus.yaml by go test -run 'TestTableIsTheFile|TestNamesAreTheTable' -update; DO NOT EDIT.\n\npackage flops\n\n"
+
+// TestTableIsTheFile makes table.go from gpus.yaml.
+func TestTableIsTheFile(t *testing.T) {
+	var b strings.Builder
+	b.WriteString(header + "// table is the rated peaks and names of all known cards.\nvar table = []GPU{\n")
+	for _, r := range readRows(t) {
+		b.WriteString(r.line(t))
+	}
+	hold(t, "table.go", b.String()+"}\n")
+}
+
+// TestNamesAreTheTable makes names.go from the table that is compiled in.
+func TestNamesAreTheTable(t *testing.T) {
+	var all []alias
+	for i, g := range table {
+		all = append(all, alias{normal(g.ID), byID, "", i, 1}, alias{normal(g.bare()), byID, "", i, 1}, alias{g.family(), byOffer, "", i, 1})
+		for _, d := range g.Drivers {
+			all = append(all, alias{normal(d), byDriver, "", i, 1})
+		}
+		for _, o := range g.Offers {
+			all = append(all, alias{normal(o.Name), byOffer, o.Provider, i, o.Count})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b alias) int {
+		return cmpstd.Or(cmpstd.Compare(a.name, b.name), cmpstd.Compare(a.trust, b.trust), cmpstd.Compare(a.provider, b.provider), a.row-b.row)
+	})
+	all = slices.Compact(all)
+	trusts := []string{"byID", "byDriver", "byOffer"}
+	var b strings.Builder
+	b.WriteString(header + "// aliases is the table of every normal name, sorted.\nvar aliases = []alias{")
+	for i, a := range all {
+		if i == 0 || a.name != all[i-1].name {
+			b.WriteString("\n")
+		}
+		fmt.Fprintf(&b, "{%q, %s, %q, %d, %d}, ", a.name, trusts[a.trust], a.provider, a.row, a.count)
+	}
+	hold(t, "names.go", b.String()+"\n}\n")
+}
+
+func BenchmarkResolve(b *testing.B) {
+	for b.Loop() {
+		if _, _, err := Resolve("RTX_4090x2", 0); err != nil {
+			b.Fatal(err)
+		}
 	}
 }
