@@ -1,0 +1,11 @@
+// Package examples holds the example plan repositories as files inside the binary, so that the demo needs nothing but
+// itself. The programs in them are what users would write; Go code here is not.
+package examples
+
+import "embed"
+
+// Digits is the plan repository below digits/ (headway.yaml, plans/, digits/, README.md), without its tests and its
+// Go twin. Use fs.Sub(Digits, "digits") for the root of the repository.
+//
+//go:embed digits/headway.yaml digits/README.md digits/plans/*.yaml digits/digits/*.py digits/digits/*.gz
+var Digits embed.FS
