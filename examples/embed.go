@@ -9,3 +9,8 @@ import "embed"
 //
 //go:embed digits/headway.yaml digits/README.md digits/plans/*.yaml digits/digits/*.py digits/digits/*.gz
 var Digits embed.FS
+
+// Hello is the plan repository that `headway init` makes, below hello/.
+//
+//go:embed hello
+var Hello embed.FS
