@@ -159,8 +159,8 @@ type File struct {
 	Exec   bool   `json:"exec,omitempty"`
 }
 
-// Encode returns a record's bytes: JSON, indented for people who look into the bucket, with a final newline. Nothing
-// is escaped for HTML, so that compacting a spec's identity gives back the bytes that its work was hashed over.
+// Encode returns a record's bytes: JSON, indented for people who look into the bucket, with a final newline. Text is
+// not escaped for HTML: Spec.Identity must come back as the bytes that were hashed, but for white space.
 func Encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
