@@ -1,0 +1,209 @@
+package local
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/headway-run/headway/runners"
+	"github.com/headway-run/headway/runners/process"
+)
+
+// maxEntry bounds a live file, bytes.
+const maxEntry = 64 << 10
+
+func (r *Runner) liveFile(e entry) string {
+	return filepath.Join(r.liveDir(), name(e.Work, e.Dispatch)+".json")
+}
+
+// logFile is what the agent itself prints. It is not in the launch's folder, which the agent may empty.
+func (r *Runner) logFile(e entry) string {
+	return filepath.Join(r.logDir(), name(e.Work, e.Dispatch)+".log")
+}
+
+// lock takes the platform's lock of this machine; the kernel frees it when its holder dies.
+func (r *Runner) lock(ctx context.Context) (unlock func(), err error) {
+	f, err := os.OpenFile(filepath.Join(r.root, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return func() { _ = f.Close() }, nil
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
+			_ = f.Close()
+			return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
+		}
+		t := time.NewTimer(5 * time.Millisecond)
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			_ = f.Close()
+			return nil, fmt.Errorf("lock %s: %w", f.Name(), ctx.Err())
+		case <-t.C:
+		}
+	}
+}
+
+// write puts an entry into the live folder, whole or not at all. Under the lock.
+func (r *Runner) write(e entry) error {
+	b, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	tmp := r.liveFile(e) + ".tmp"
+	if err := os.WriteFile(tmp, b, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(tmp, r.liveFile(e))
+}
+
+// forget takes an entry out of the live folder. What remains of the launch stays for a look until it is pruned.
+func (r *Runner) forget(e entry) { _ = os.Remove(r.liveFile(e)) }
+
+// read returns one entry. found is false when there is none.
+func read(file string) (e entry, found bool, err error) {
+	f, err := os.Open(file)
+	if errors.Is(err, os.ErrNotExist) {
+		return e, false, nil
+	}
+	if err != nil {
+		return e, false, err
+	}
+	defer func() { _ = f.Close() }()
+	b, err := io.ReadAll(io.LimitReader(f, maxEntry))
+	if err != nil {
+		return e, false, err
+	}
+	if err := json.Unmarshal(b, &e); err != nil {
+		return e, false, fmt.Errorf("%s: %w", file, err)
+	}
+	return e, true, nil
+}
+
+// sweep lists the launches that live, and takes those out of the live folder that surely do not. Under the lock.
+func (r *Runner) sweep() ([]entry, error) {
+	files, err := os.ReadDir(r.liveDir())
+	if err != nil {
+		return nil, err
+	}
+	var live []entry
+	for _, f := range files {
+		if !strings.HasSuffix(f.Name(), ".json") {
+			continue
+		}
+		e, found, err := read(filepath.Join(r.liveDir(), f.Name()))
+		if err != nil {
+			return nil, fmt.Errorf("%w: look at it, end the process it names, and remove it", err)
+		}
+		if !found {
+			continue
+		}
+		alive, err := r.settleEntry(&e)
+		if err != nil {
+			return nil, err
+		}
+		if alive {
+			live = append(live, e)
+		}
+	}
+	r.prune(live)
+	return live, nil
+}
+
+// settleEntry learns whether a launch lives. An entry without an identity is of a dispatcher that died while it
+// started the process: the process is found by its mark, or there is none.
+func (r *Runner) settleEntry(e *entry) (alive bool, err error) {
+	if e.PID == 0 {
+		found, err := process.Find(mark(e.Dir))
+		if err != nil {
+			return false, err
+		}
+		if len(found) == 0 {
+			r.forget(*e)
+			return false, nil
+		}
+		e.Identity = slices.MinFunc(found, func(a, b process.Identity) int {
+			if a.Start != b.Start {
+				return int(int64(a.Start) - int64(b.Start))
+			}
+			return a.PID - b.PID
+		})
+		return true, r.write(*e)
+	}
+	state, err := e.Look()
+	if err != nil {
+		return false, err
+	}
+	if state == process.Gone {
+		r.forget(*e)
+	}
+	return state != process.Gone, nil
+}
+
+// prune removes the files of ended launches beyond the newest r.keep. Under the lock; what cannot be removed stays.
+func (r *Runner) prune(live []entry) {
+	logs, err := os.ReadDir(r.logDir())
+	if err != nil || len(logs) <= r.keep+len(live) {
+		return
+	}
+	type ended struct {
+		name string
+		at   time.Time
+	}
+	var old []ended
+	for _, l := range logs {
+		n := strings.TrimSuffix(l.Name(), ".log")
+		if slices.ContainsFunc(live, func(e entry) bool { return name(e.Work, e.Dispatch) == n }) {
+			continue
+		}
+		if info, err := l.Info(); err == nil {
+			old = append(old, ended{n, info.ModTime()})
+		}
+	}
+	slices.SortFunc(old, func(a, b ended) int { return b.at.Compare(a.at) })
+	for _, o := range old[min(r.keep, len(old)):] {
+		_ = os.RemoveAll(filepath.Join(r.runDir(), o.name))
+		_ = os.Remove(filepath.Join(r.logDir(), o.name+".log"))
+	}
+}
+
+// lastWords returns the end of a log, at most 2 KiB.
+func lastWords(file string) string {
+	f, err := os.Open(file)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = f.Close() }()
+	const most = 2 << 10
+	if info, err := f.Stat(); err == nil && info.Size() > most {
+		_, _ = f.Seek(-most, io.SeekEnd)
+	}
+	b, _ := io.ReadAll(io.LimitReader(f, most))
+	return strings.TrimSpace(strings.ToValidUTF8(string(b), "?"))
+}
+
+func (r *Runner) fail(op string, c runners.Class, hint string, err error) *runners.Failure {
+	if hint == "" {
+		hint = c.Advice()
+	}
+	return &runners.Failure{Class: c, Platform: r.platform, Op: op, Hint: hint, Err: err}
+}
+
+// diskFail classes a failure of the scratch folder. A full disk is a full platform: it is waited for.
+func (r *Runner) diskFail(err error) *runners.Failure {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return r.fail("launch", runners.NoSlots, "free some space on the disk of "+r.root, err)
+	}
+	return r.fail("launch", runners.Rejected, "make "+r.root+" writable, or choose another folder with the option scratch", err)
+}

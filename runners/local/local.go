@@ -1,0 +1,257 @@
+// Package local runs jobs on the machine that the dispatcher runs on: one agent process per launch, in a session of
+// its own, so that it outlives the dispatcher. It is the own box: the agent gets the store's own keys (AWS_*) and a
+// short list of the dispatcher's environment, which a stranger's machine never does.
+//
+// How many run is read from the machine each time, never remembered: one file per launch in the scratch folder names
+// the process, and the processes themselves carry their folder in their environment. So any number of dispatchers
+// share one machine's slots, and a dispatcher that was killed between starting and noting loses nothing.
+package local
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/headway-run/headway/runners"
+	"github.com/headway-run/headway/runners/process"
+)
+
+// Config is what New needs. All of it comes in as values.
+type Config struct {
+	Platform string            // configured name
+	Slots    int               // agents at a time; 0: 1
+	Options  map[string]string // from the platform's entry: scratch, grace, keep; anything else is refused
+	Scratch  string            // folder for files when Options has none; required then
+	Agent    []string          // command of the worker, for example [/usr/bin/headway agent]
+	Environ  []string          // the dispatcher's environment; what is passed on of it is listed in env.go
+}
+
+// Defaults of the options.
+const (
+	defaultGrace = 30 * time.Second // between SIGTERM and SIGKILL of the agent
+	defaultKeep  = 20               // ended launches whose log and files stay for a look
+)
+
+// settle is how long Launch watches for an agent that dies at once, so that its last words become the failure's.
+const settle = 150 * time.Millisecond
+
+// Runner is the platform. It keeps nothing that matters in memory.
+type Runner struct {
+	platform string
+	slots    int
+	root     string // <scratch>/<platform>
+	grace    time.Duration
+	keep     int
+	agent    []string
+	environ  []string
+}
+
+var (
+	_ runners.Runner = (*Runner)(nil)
+	_ runners.Lister = (*Runner)(nil)
+)
+
+// New checks the configuration and makes the scratch folder. The error is one sentence that says what to change.
+func New(c Config) (*Runner, error) {
+	o, err := parseOptions(c)
+	if err != nil {
+		return nil, fmt.Errorf("platform %s: %w", c.Platform, err)
+	}
+	r := &Runner{platform: c.Platform, slots: max(c.Slots, 1), grace: o.grace, keep: o.keep, agent: c.Agent, environ: c.Environ}
+	root, err := filepath.Abs(filepath.Join(o.scratch, c.Platform))
+	if err != nil {
+		return nil, fmt.Errorf("platform %s: scratch folder: %w", c.Platform, err)
+	}
+	r.root = root
+	for _, dir := range []string{r.liveDir(), r.runDir(), r.logDir()} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, fmt.Errorf("platform %s: scratch folder: %w (choose another with the option scratch)", c.Platform, err)
+		}
+	}
+	return r, nil
+}
+
+func (r *Runner) liveDir() string { return filepath.Join(r.root, "live") }
+func (r *Runner) runDir() string  { return filepath.Join(r.root, "run") }
+func (r *Runner) logDir() string  { return filepath.Join(r.root, "log") }
+
+// JobKinds: every kind runs on the own box.
+func (r *Runner) JobKinds() []string { return nil }
+
+// Capacity is the number of slots: a launch of several jobs starts as many agents.
+func (r *Runner) Capacity() int { return r.slots }
+
+// handle is what a receipt carries. Dir is the launch's folder and the mark in its processes' environment.
+type handle struct {
+	process.Identity
+	Dir string `json:"dir"`
+}
+
+// entry is the file of one launch in the live folder. It is written before the process starts, without an identity,
+// and again after.
+type entry struct {
+	Work     string `json:"work"`
+	Dispatch int64  `json:"dispatch"`
+	Job      string `json:"job"`
+	handle
+}
+
+// name is the launch's name among the files here: short, because socket paths are.
+func name(work string, dispatch int64) string {
+	return work[:min(len(work), 12)] + "-" + strconv.FormatInt(dispatch, 10)
+}
+
+// mark is the entry of a launch's environment that its processes are found by.
+func mark(dir string) string { return "HEADWAY_SCRATCH=" + dir }
+
+// Launch starts one agent for each job, all or none. A dispatch that runs here already keeps its process and gets
+// the same receipt. The slots are counted and taken under a lock that all dispatchers of this machine share.
+func (r *Runner) Launch(ctx context.Context, jobs []runners.Launch) ([]runners.Receipt, error) {
+	for _, j := range jobs {
+		if err := checkJob(j); err != nil {
+			return nil, r.fail("launch", runners.Rejected, "", err)
+		}
+	}
+	started, entries, err := r.start(ctx, jobs)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.watch(ctx, started); err != nil {
+		r.undo(ctx, started)
+		return nil, err
+	}
+	receipts := make([]runners.Receipt, 0, len(entries))
+	for _, e := range entries {
+		h, err := json.Marshal(e.handle)
+		if err != nil {
+			return nil, r.fail("launch", runners.ProtocolError, "", err)
+		}
+		receipts = append(receipts, runners.Receipt{Handle: h, Text: fmt.Sprintf("pid %d", e.PID)})
+	}
+	return receipts, nil
+}
+
+func checkJob(j runners.Launch) error {
+	switch {
+	case len(j.Work) < 12 || strings.Trim(j.Work, "0123456789abcdef") != "":
+		return fmt.Errorf("work %q is not a digest in hex", runners.Bound(j.Work, 80))
+	case j.Dispatch < 1:
+		return fmt.Errorf("dispatch %d: numbers start at 1", j.Dispatch)
+	case j.Store == "":
+		return fmt.Errorf("no store URL given for the worker")
+	}
+	for k, v := range j.Env {
+		if k == "" || strings.ContainsAny(k, "=\x00") || strings.Contains(v, "\x00") {
+			return fmt.Errorf("secret %q cannot be an environment variable", k)
+		}
+	}
+	return nil
+}
+
+// running is one process of this call's own making, with what is to be removed when it must not have been.
+type running struct {
+	entry entry
+	proc  *process.Started
+}
+
+// start takes the slots and starts the processes, under the lock. On an error nothing of it runs any more.
+func (r *Runner) start(ctx context.Context, jobs []runners.Launch) (started []running, entries []entry, err error) {
+	unlock, err := r.lock(ctx)
+	if err != nil {
+		return nil, nil, r.fail("launch", runners.Unreachable, "another dispatcher holds the lock of this platform's scratch folder", err)
+	}
+	defer unlock()
+	live, err := r.sweep()
+	if err != nil {
+		return nil, nil, r.fail("launch", runners.Rejected, "look after the scratch folder "+r.root, err)
+	}
+	known := map[string]entry{}
+	for _, e := range live {
+		known[name(e.Work, e.Dispatch)] = e
+	}
+	fresh := 0
+	for _, j := range jobs {
+		if e, ok := known[name(j.Work, j.Dispatch)]; !ok {
+			fresh++
+		} else if e.Work != j.Work {
+			return nil, nil, r.fail("launch", runners.NoSlots, "wait until the other one has ended", fmt.Errorf("work %s shares its first 12 digits with one that runs here", j.Work))
+		}
+	}
+	if len(live)+fresh > r.slots {
+		return nil, nil, r.fail("launch", runners.NoSlots, fmt.Sprintf("%d of %d slots are taken on this machine", len(live), r.slots), nil)
+	}
+	for _, j := range jobs {
+		e, ok := known[name(j.Work, j.Dispatch)]
+		if !ok {
+			run, err := r.startOne(ctx, j)
+			if err != nil {
+				r.undo(ctx, started)
+				return nil, nil, err
+			}
+			started = append(started, run)
+			e = run.entry
+		}
+		entries = append(entries, e)
+	}
+	return started, entries, nil
+}
+
+// startOne starts one agent: the entry without an identity first, then the process, then the identity.
+func (r *Runner) startOne(ctx context.Context, j runners.Launch) (running, error) {
+	dir := filepath.Join(r.runDir(), name(j.Work, j.Dispatch))
+	e := entry{Work: j.Work, Dispatch: j.Dispatch, Job: j.Job, handle: handle{Dir: dir}}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return running{}, r.diskFail(err)
+	}
+	if err := r.write(e); err != nil {
+		return running{}, r.diskFail(err)
+	}
+	p, err := process.Start(process.Command{Argv: r.agent, Env: environment(r.environ, r.platform, dir, j), Dir: dir, Output: r.logFile(e)})
+	if err != nil {
+		r.forget(e)
+		return running{}, r.fail("launch", runners.Rejected, "is the headway program still where it was, and is the scratch folder's disk mounted?", err)
+	}
+	e.Identity = p.Identity
+	if err := r.write(e); err != nil {
+		r.undo(ctx, []running{{entry: e, proc: p}})
+		return running{}, r.diskFail(err)
+	}
+	return running{entry: e, proc: p}, nil
+}
+
+// undo ends processes that must not stay: all or nothing. It works on after the caller's context has ended.
+func (r *Runner) undo(ctx context.Context, started []running) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	for _, s := range started {
+		state, err := s.entry.Terminate(ctx, 0, mark(s.entry.Dir))
+		if err == nil && state == process.Gone {
+			r.forget(s.entry)
+		}
+	}
+}
+
+// watch looks for agents that die at once and makes their last words a failure.
+func (r *Runner) watch(ctx context.Context, started []running) error {
+	t := time.NewTimer(settle)
+	defer t.Stop()
+	for _, s := range started {
+		select {
+		case <-s.proc.Done():
+			if text, bad := diedEarly(s.proc.Err()); bad {
+				return &runners.Failure{Class: runners.Rejected, Platform: r.platform, Op: "launch",
+					Hint: "the agent died at once; its whole log is " + r.logFile(s.entry), Raw: lastWords(r.logFile(s.entry)), Err: fmt.Errorf("%s", text)}
+			}
+		case <-ctx.Done():
+			return nil // they run; whoever stops waiting wants their receipts all the more
+		case <-t.C:
+			return nil
+		}
+	}
+	return nil
+}

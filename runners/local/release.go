@@ -1,0 +1,110 @@
+package local
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+
+	"github.com/headway-run/headway/runners"
+	"github.com/headway-run/headway/runners/process"
+)
+
+// Release ends a launch: SIGTERM to its agent, which saves what it can, and after the grace SIGKILL to everything
+// that belongs to it. Closed means that the kernel runs none of it any more, or that the machine has booted since.
+// A handle comes back from the store, where a stranger may have written it: a process that does not carry the
+// handle's folder in its environment is not ours and is never touched.
+func (r *Runner) Release(ctx context.Context, raw json.RawMessage) (runners.Release, error) {
+	var h handle
+	if err := json.Unmarshal(raw, &h); err != nil || !h.Valid() || !filepath.IsAbs(h.Dir) || filepath.Clean(h.Dir) != h.Dir {
+		return runners.Release{}, r.fail("release", runners.Rejected, "the receipt was not written by this platform: look at the machine by hand",
+			fmt.Errorf("not a handle of a local launch: %s", runners.Sanitize([]byte(runners.Bound(string(raw), 200)))))
+	}
+	boot, err := process.Boot()
+	if err != nil {
+		return runners.Release{}, r.fail("release", runners.Unreachable, "", err)
+	}
+	if h.Boot != boot {
+		r.drop(ctx, h)
+		return runners.Release{Settlement: runners.Closed, Text: "the machine has booted since: nothing of it can run"}, nil
+	}
+	ours, err := process.Find(mark(h.Dir))
+	if err != nil {
+		return runners.Release{}, r.fail("release", runners.Unreachable, "", err)
+	}
+	state, err := h.Look()
+	if err != nil {
+		return runners.Release{}, r.fail("release", runners.Unreachable, "", err)
+	}
+	if state == process.Alive && !slices.Contains(ours, h.Identity) {
+		return runners.Release{}, r.fail("release", runners.Rejected, "the receipt names somebody else's process, which is left alone: look who wrote it",
+			fmt.Errorf("process %d is not of the launch in %s", h.PID, runners.Sanitize([]byte(runners.Bound(h.Dir, 200)))))
+	}
+	state, err = h.Terminate(ctx, r.grace, mark(h.Dir))
+	if state != process.Gone {
+		if err != nil && ctx.Err() == nil {
+			return runners.Release{}, r.fail("release", runners.Unreachable, "a process that outlives SIGKILL waits for a disk or a device", err)
+		}
+		return runners.Release{Settlement: runners.Pending, Text: fmt.Sprintf("pid %d was told to end and has not yet", h.PID)}, nil
+	}
+	r.drop(ctx, h)
+	return runners.Release{Settlement: runners.Closed, Text: fmt.Sprintf("pid %d is gone", h.PID)}, nil
+}
+
+// drop takes the launch out of the live folder, when it is there. That it stays is harmless: the next sweep sees that
+// the process is gone.
+func (r *Runner) drop(ctx context.Context, h handle) {
+	if filepath.Dir(h.Dir) != r.runDir() {
+		return
+	}
+	unlock, err := r.lock(ctx)
+	if err != nil {
+		return
+	}
+	defer unlock()
+	file := filepath.Join(r.liveDir(), filepath.Base(h.Dir)+".json")
+	if e, found, err := read(file); err == nil && found && e.Identity == h.Identity {
+		r.forget(e)
+	}
+}
+
+// Running lists the launches that live on this machine, whichever dispatcher made them.
+func (r *Runner) Running(ctx context.Context) ([]runners.Running, error) {
+	unlock, err := r.lock(ctx)
+	if err != nil {
+		return nil, r.fail("list", runners.Unreachable, "another dispatcher holds the lock of this platform's scratch folder", err)
+	}
+	defer unlock()
+	live, err := r.sweep()
+	if err != nil {
+		return nil, r.fail("list", runners.Unreachable, "look after the scratch folder "+r.root, err)
+	}
+	out := make([]runners.Running, 0, len(live))
+	for _, e := range live {
+		h, err := json.Marshal(e.handle)
+		if err != nil {
+			return nil, r.fail("list", runners.ProtocolError, "", err)
+		}
+		out = append(out, runners.Running{Work: e.Work, Dispatch: e.Dispatch, Handle: h, Text: fmt.Sprintf("pid %d, job %s", e.PID, e.Job)})
+	}
+	return out, nil
+}
+
+// startedCodes are the exit codes of an agent that had started in earnest, with an account of its own in the store
+// (or nothing to do): a table of values, held against the agent's in a test. Any other code within the first moment
+// means that the launch itself failed.
+var startedCodes = []int{0, 10, 11, 12, 13, 14, 15, 17, 18}
+
+// diedEarly says how an agent ended that ended at once, and whether that is a failure of the launch.
+func diedEarly(err error) (text string, bad bool) {
+	if err == nil {
+		return "", false
+	}
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		return "the agent ended at once: " + exit.String(), !slices.Contains(startedCodes, exit.ExitCode())
+	}
+	return "the agent ended at once: " + err.Error(), true
+}
