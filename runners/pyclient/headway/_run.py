@@ -21,6 +21,7 @@ from ._errors import HeadwayError, RunOver, RunYielded
 
 _MAX_ERROR = 10_000  # characters of a traceback that are kept, from its end; six bytes each at worst fit a line
 _MAX_TEXT = 1000  # characters of a noted text
+_MAX_PHASE = 86400.0  # seconds
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -349,8 +350,8 @@ def seconds(expect: Union[str, float]) -> float:
         value = sum(float(a) * _UNITS[b] for a, b in parts)
     else:
         value = float(expect)
-    if not 0 < value < math.inf:
-        raise HeadwayError("usage", "duration %r: expected more than nothing and less than for ever" % (expect,))
+    if not 0 < value <= _MAX_PHASE:
+        raise HeadwayError("usage", "duration %r: expected more than nothing and at most a day" % (expect,))
     return value
 
 

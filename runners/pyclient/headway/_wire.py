@@ -97,7 +97,9 @@ class Conn:
                 self.asked = self.asked or message["push"] == "ask"
             elif answer is None:
                 answer = message
-        if answer is not None and not answer.get("ok"):
+        if answer is not None and answer.get("ok") is not True:
+            if answer.get("ok") is not False:
+                raise HeadwayError("protocol", "the agent sent what is neither an answer nor a push: %.80r" % answer)
             raise verdict(str(answer.get("error", "internal")), str(answer.get("text", "refused without a reason")))
         return answer
 
