@@ -12,11 +12,13 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/headway-run/headway/plan"
 	"github.com/headway-run/headway/runners"
 	"github.com/headway-run/headway/runners/bucket"
+	"github.com/headway-run/headway/runners/witness"
 )
 
 // Config is what a reconciler needs; all of it comes in as values.
@@ -30,6 +32,11 @@ type Config struct {
 	Secrets func(name string) (string, bool)
 	// Bundle makes sure that code/<tree>.tar.zst of a job exists, before its first launch; nil: jobs have no code.
 	Bundle func(ctx context.Context, job *plan.Job) error
+	// Load reads the plan at an earlier accepted commit again, so that what was accepted goes on after a restart while a
+	// newer commit is refused; nil, or an error: the jobs of that commit are left as they are.
+	Load func(ctx context.Context, commit string) (*plan.Plan, error)
+	// LeaseFloor is the shortest lease on this store; 0: witness.DefaultFloor.
+	LeaseFloor time.Duration
 	// Dry makes Pass decide and report, and write nothing: neither to the store nor to a platform.
 	Dry bool
 }
@@ -94,9 +101,9 @@ type Action struct {
 
 // Report is the outcome of one pass.
 type Report struct {
-	Commit   string                  // the commit that is in force after the pass
-	Accepted bool                    // the desired commit is the one in force
-	Actions  []Action                // one or more per work: the last one per work says where it stands
+	Commit   string                   // the commit that is in force after the pass
+	Accepted bool                     // the desired commit is the one in force
+	Actions  []Action                 // one or more per work: the last one per work says where it stands
 	States   map[plan.Digest]Standing // of every work that was looked at
 	Refusals []Refusal
 	Errors   []error       // what failed in this pass; the next one tries again
@@ -110,12 +117,37 @@ type Standing struct {
 	Reason string
 }
 
-// Reconciler reconciles plans with one store. Its methods may be called from any goroutine; passes run one at a time.
+// Reconciler reconciles plans with one store. Its methods may be called from any goroutine; they run one at a time.
 type Reconciler struct {
-	c    Config
-	pass sync.Mutex // held during a pass
+	c        Config
+	b        bucket.Bucket // counts
+	requests atomic.Int64
+	gate     chan struct{} // holds one token while a method runs; what follows belongs to whoever has it
 
-	mu sync.Mutex // guards what follows
+	looks   map[plan.Digest]*look
+	pages   int // of the newest listing of leases
+	silence witness.Observer
+	brake   witness.Brake
+	records records
+	parks   map[string]parkSeen
+	forces  map[string]stored
+	told    map[string]*refused    // by root: the refusal that was said last
+	said    map[plan.Digest]string // the decision that was logged last
+	current accepting
+	jobs    map[plan.Digest]*plan.Job // of the accepted plan
+	loaded  map[string]*plan.Plan     // by commit; nil: it could not be read
+	// storeErrors: the store answered an error since the last look at silence.
+	storeErrors bool
+
+	mu   sync.Mutex // guards asks while acts run side by side
+	asks map[askKey]*ask
+}
+
+// accepting says which plan was held against which stored version last, to spare comparing large plans.
+type accepting struct {
+	plan    *plan.Plan
+	version bucket.Version
+	stops   bool
 }
 
 // New returns a reconciler.
@@ -129,5 +161,83 @@ func New(c Config) (*Reconciler, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Reconciler{c: c}, nil
+	r := &Reconciler{c: c, gate: make(chan struct{}, 1), looks: map[plan.Digest]*look{}, parks: map[string]parkSeen{},
+		forces: map[string]stored{}, told: map[string]*refused{}, said: map[plan.Digest]string{},
+		jobs: map[plan.Digest]*plan.Job{}, loaded: map[string]*plan.Plan{}, asks: map[askKey]*ask{}}
+	r.b = counted{c.Bucket, &r.requests}
+	r.records.b = r.b
+	return r, nil
+}
+
+// enter waits until no other method runs.
+func (r *Reconciler) enter(ctx context.Context) error {
+	select {
+	case r.gate <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (r *Reconciler) leave() { <-r.gate }
+
+// Check says which guards refuse a commit, and writes nothing: what the verb plan shows and exits 3 for.
+func (r *Reconciler) Check(ctx context.Context, d *Desired) ([]Refusal, error) {
+	if err := r.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer r.leave()
+	p := &pass{r: r, d: d}
+	var err error
+	if p.base, err = r.loadForce(ctx, d.Plan.Config.Name); err != nil {
+		return nil, err
+	}
+	if p.world, err = r.observe(ctx, worksOf(d.Plan, p.base.force)); err != nil {
+		return nil, err
+	}
+	return guard(d, p.base.force, p.live), nil
+}
+
+// remember keeps the jobs of the accepted plan, for the time when a later commit is refused.
+func (r *Reconciler) remember(pl *plan.Plan) {
+	if r.current.plan == pl && len(r.jobs) > 0 {
+		return
+	}
+	r.jobs = make(map[plan.Digest]*plan.Job, len(pl.Jobs))
+	for i := range pl.Jobs {
+		r.jobs[pl.Jobs[i].Work] = &pl.Jobs[i]
+	}
+}
+
+// jobOf finds a job that is in force and not in the desired plan; nil: it can't be read any more.
+func (r *Reconciler) jobOf(ctx context.Context, f *inForce, w plan.Digest) *plan.Job {
+	if j := r.jobs[w]; j != nil {
+		return j
+	}
+	for _, commit := range []string{f.commit(), f.Clean} {
+		if commit == "" || r.c.Load == nil {
+			continue
+		}
+		pl, tried := r.loaded[commit]
+		if !tried {
+			var err error
+			if pl, err = r.c.Load(ctx, commit); err != nil {
+				r.c.Log.Warn("the accepted plan can't be read again", "commit", shown(commit, 40), "error", shown(err.Error(), 300))
+				pl = nil
+			}
+			if len(r.loaded) > 3 {
+				clear(r.loaded)
+			}
+			r.loaded[commit] = pl
+		}
+		if pl == nil {
+			continue
+		}
+		for i := range pl.Jobs {
+			if pl.Jobs[i].Work == w {
+				return &pl.Jobs[i]
+			}
+		}
+	}
+	return nil
 }

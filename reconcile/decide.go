@@ -1,0 +1,429 @@
+package reconcile
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/headway-run/headway/plan"
+	"github.com/headway-run/headway/runners/bucket"
+	"github.com/headway-run/headway/runners/record"
+	"github.com/headway-run/headway/runners/witness"
+)
+
+// Facts is everything that a decision about one work rests on. It holds no clock and no instant: only how much time
+// is left or has passed, measured by whoever observed.
+type Facts struct {
+	Job     *plan.Job // as desired; for leaving and frozen works nil
+	Work    plan.Digest
+	Name    string // the job's name, also where Job is nil
+	Wish    Wish
+	Lease   Lease
+	History History
+	Inputs  []Need
+	Rungs   []Rung // the ladder, in order
+	// Leaving, when Wish says so.
+	OnDelete plan.OnDelete
+	Pointer  *record.Pointer // the resume pointer when the commit was accepted; a drain waits until it moves
+	// Brake: too much went silent at once, or the store was not well: nothing is written off.
+	Brake bool
+	// Unready says why it can't be launched from this process (a secret is missing), or "".
+	Unready string
+	// Crowded says why the group may not run one more at once (limits.parallel), or "".
+	Crowded string
+}
+
+// Wish is what the plan in force wants of a work. A closed set.
+type Wish uint8
+
+const (
+	Wanted  Wish = iota // a job of the plan names it
+	Frozen              // its file has an error: it stays as it is, nothing starts and nothing stops
+	Leaving             // no job of the accepted plan names it any more
+)
+
+// Lease is the witness as it was observed. State is a state of witness, or leaseAbsent or leaseUnknown.
+type Lease struct {
+	State    witness.State
+	Text     string // leaseUnknown: why, one sentence
+	Version  bucket.Version
+	Attempt  int64
+	Dispatch int64
+	Floor    int64
+	Exit     int
+	Resume   *record.Pointer
+	Reason   string
+	Suspect  bool          // held, and silent for longer than was promised
+	Left     time.Duration // held and not suspect: silence that is still allowed; 0: not known
+}
+
+// States beside those of witness.
+const (
+	leaseAbsent  witness.State = "absent"
+	leaseUnknown witness.State = "unknown"
+)
+
+// History is the newest part of a work's immutable records, oldest first (see historyWindow).
+type History struct {
+	Floor      int64 // of the lease
+	Last       int64 // highest dispatch number known to be claimed
+	Dispatches []Dispatch
+	Attempts   []Attempt
+}
+
+// Dispatch is one claim and what became of it.
+type Dispatch struct {
+	N        int64
+	Platform string
+	Reason   string
+	Answered bool   // there is a receipt
+	OK       bool   // the platform took it
+	Class    string // of the failure, when it did not
+	Text     string
+	Captured bool          // a worker of it took the lease, now or earlier
+	Ended    bool          // that worker wrote down its end: nothing is left to release
+	Age      time.Duration // since the claim was written, by the store's stamps and then by our own clock
+	Window   time.Duration // how long after the claim a capture is waited for
+	Settled  string        // newest recorded answer to a release: "", pending, bounded, closed
+	Answers  int64         // how many are recorded
+}
+
+// moot: no worker of it can take the lease any more.
+func (d Dispatch) moot(floor int64) bool { return d.Captured || d.N < floor }
+
+// inFlight: a worker of it may still take the lease, and is waited for.
+func (d Dispatch) inFlight(floor int64) bool {
+	return !d.moot(floor) && d.Settled != "closed" && ruleOf(d.rawClass()).InFlight && d.Age < d.Window
+}
+
+// rawClass is the class before the capture window is held against it.
+func (d Dispatch) rawClass() string {
+	switch {
+	case !d.Answered:
+		return classUncalled
+	case d.OK:
+		return classNoCapture
+	}
+	return d.Class
+}
+
+// class is how an uncaptured dispatch ended; "" while that is open.
+func (d Dispatch) class() string {
+	if d.Captured {
+		return ""
+	}
+	return d.rawClass()
+}
+
+// Attempt is one capture of the lease.
+type Attempt struct {
+	N        int64
+	Dispatch int64 // 0: it died before it wrote its first record
+	Platform string
+	From     int64  // step it started from
+	End      string // class of its own account; "": it left none
+	Yielded  bool   // the lease says that it gave the place back
+	Step     int64
+	Error    string // the program's last error line
+	Text     string
+	Exit     int
+	Gained   bool // it moved the resume pointer
+	Kept     int64
+	Live     bool // it holds the lease
+}
+
+// class is how an attempt ended.
+func (a Attempt) class() string {
+	switch {
+	case a.End != "":
+		return a.End
+	case a.Yielded:
+		return "yielded"
+	}
+	return classSilent
+}
+
+// Need is one input of a work.
+type Need struct {
+	Job      string
+	Work     plan.Digest
+	Finished bool
+	Exit     int
+	Failed   string // why it never will finish, or ""
+}
+
+// Rung is one platform of a ladder as it stands now.
+type Rung struct {
+	Platform string
+	Refused  string        // why it can never take this job as configured, or ""
+	Fatal    string        // why it is left alone until a person looks, or ""
+	Parked   time.Duration // how long it is left alone; 0: it is not
+	Why      string        // why it is parked
+	Full     string        // why no launch fits right now, or ""
+}
+
+// Decide says what to do about one work. It is pure: equal facts give equal actions, and it is the only place that
+// decides. It never launches a finished work, never one that is held and not written off, never below the floor,
+// and never while an earlier launch may still take the lease.
+func Decide(f Facts) Action {
+	a := Action{Work: f.Work, Job: f.Name}
+	switch f.Lease.State {
+	case leaseUnknown:
+		return a.wait(time.Minute, "the lease cannot be read, so nothing is decided: "+f.Lease.Text)
+	case witness.Finished:
+		return a.none(fmt.Sprintf("finished by attempt %d with exit code %d", f.Lease.Attempt, f.Lease.Exit))
+	}
+	if f.Wish == Leaving {
+		return leave(a, f)
+	}
+	if f.Lease.State == witness.Held {
+		return watch(a, f)
+	}
+	if f.Wish == Frozen || f.Job == nil {
+		return a.none("its file has an error: it stays as it is, and nothing starts")
+	}
+	if f.Job.Suspend {
+		return a.none("suspended: nothing is launched")
+	}
+	if b, stuck := needs(a, f); stuck {
+		return b
+	}
+	charges := account(f.History)
+	if why := failed(f.History, charges, f.Job.Limits.Retries); why != "" {
+		a.Kind, a.Reason = Fail, why
+		return a
+	}
+	return start(a, f, charges)
+}
+
+func (a Action) none(reason string) Action {
+	a.Kind, a.Reason = None, reason
+	return a
+}
+
+func (a Action) wait(until time.Duration, reason string) Action {
+	a.Kind, a.Until, a.Reason = Wait, until, reason
+	return a
+}
+
+// watch decides about a held lease.
+func watch(a Action, f Facts) Action {
+	l := f.Lease
+	a.Dispatch = l.Dispatch
+	switch {
+	case !l.Suspect:
+		a.Kind, a.Until, a.Reason = None, l.Left, fmt.Sprintf("attempt %d holds the lease", l.Attempt)
+	case f.Brake:
+		a = a.wait(0, fmt.Sprintf("attempt %d is silent, but so is too much else: an outage of the store looks like this, so nothing is written off", l.Attempt))
+	default:
+		a.Kind, a.Version = WriteOff, l.Version
+		a.Reason = fmt.Sprintf("attempt %d of dispatch %d was silent for longer than it promised", l.Attempt, l.Dispatch)
+	}
+	return a
+}
+
+// leave decides about a work that no job names any more.
+func leave(a Action, f Facts) Action {
+	l, next := f.Lease, max(f.History.Last, f.Lease.Dispatch)+1
+	live := l.State == witness.Held
+	for _, d := range f.History.Dispatches {
+		live = live || d.inFlight(l.Floor)
+	}
+	switch {
+	case f.OnDelete == plan.Orphan && l.State == witness.Held:
+		return a.none("left the plan; on_delete: orphan lets it finish")
+	case f.OnDelete == plan.Orphan:
+		return a.none("left the plan; nothing of it runs")
+	case !live && (l.Floor >= next || f.History.Last == 0 && l.State == leaseAbsent):
+		return a.none("left the plan, and is stopped")
+	case f.OnDelete != plan.Revoke && l.State == witness.Held && !l.Suspect && !moved(f.Pointer, l.Resume):
+		a.Dispatch = l.Dispatch
+		return a.wait(l.Left, fmt.Sprintf("left the plan; attempt %d stops after its next milestone", l.Attempt))
+	case l.Suspect && f.Brake:
+		return a.wait(0, "left the plan; silent, but so is too much else, so nothing is written off")
+	}
+	a.Kind, a.Version, a.Floor, a.Dispatch = Stop, l.Version, next, l.Dispatch
+	switch {
+	case l.Suspect:
+		a.Reason = fmt.Sprintf("left the plan; attempt %d was silent for longer than it promised", l.Attempt)
+	case l.State != witness.Held:
+		a.Reason = "left the plan; a launch of it that comes late must not start"
+	case f.OnDelete == plan.Revoke:
+		a.Reason = "left the plan; on_delete: revoke"
+	default:
+		a.Reason = "left the plan; its next milestone is acknowledged"
+	}
+	return a
+}
+
+// moved reports whether the resume pointer is not the one of then.
+func moved(then, now *record.Pointer) bool {
+	if then == nil || now == nil {
+		return then != now
+	}
+	return *then != *now
+}
+
+// needs decides whether the inputs allow a start.
+func needs(a Action, f Facts) (Action, bool) {
+	var missing []string
+	for _, n := range f.Inputs {
+		switch {
+		case n.Finished && n.Exit == 0:
+		case n.Finished:
+			a.Kind, a.Reason = Blocked, fmt.Sprintf("needs %s, which finished with exit code %d", n.Job, n.Exit)
+			return a, true
+		case n.Failed != "":
+			a.Kind, a.Reason = Blocked, fmt.Sprintf("needs %s, which failed: %s", n.Job, n.Failed)
+			return a, true
+		default:
+			missing = append(missing, n.Job)
+		}
+	}
+	if len(missing) == 0 {
+		return a, false
+	}
+	first := missing[:min(len(missing), 5)]
+	more := ""
+	if rest := len(missing) - len(first); rest > 0 {
+		more = fmt.Sprintf(" and %d more", rest)
+	}
+	return a.wait(0, "needs "+strings.Join(first, ", ")+more+", not finished yet"), true
+}
+
+// start decides when and where the next dispatch goes out.
+func start(a Action, f Facts, charges []Charge) Action {
+	h := f.History
+	for _, d := range slices.Backward(h.Dispatches) {
+		if d.inFlight(f.Lease.Floor) {
+			a.Platform, a.Dispatch = d.Platform, d.N
+			what := "was launched, and has not taken the lease yet"
+			switch {
+			case !d.Answered:
+				what = "is claimed, without an answer of the platform yet"
+			case !d.OK:
+				what = "may have been launched: " + ruleOf(d.Class).Why
+			}
+			return a.wait(d.Window-d.Age, fmt.Sprintf("dispatch %d on %s %s", d.N, d.Platform, what))
+		}
+	}
+	if d, ok := h.newest(); ok {
+		if rest := workDelay(f.Work, charges) - d.Age; rest > 0 {
+			return a.wait(rest, "backing off: "+lastWhy(charges))
+		}
+	}
+	if f.Unready != "" {
+		a.Kind, a.Reason = Blocked, f.Unready
+		return a
+	}
+	if f.Crowded != "" {
+		return a.wait(0, f.Crowded)
+	}
+	r, wait := rung(f, charges)
+	if r == nil {
+		wait.Work, wait.Job = a.Work, a.Job
+		return wait
+	}
+	a.Kind, a.Platform, a.Dispatch = Launch, r.Platform, max(h.Last, f.Lease.Dispatch, f.Lease.Floor-1)+1
+	a.Reason = "first launch"
+	if len(charges) > 0 {
+		last := charges[len(charges)-1]
+		a.Reason = fmt.Sprintf("dispatch %d on %s: %s", last.Dispatch, last.Platform, last.Why)
+		if last.Attempt != 0 {
+			a.Reason = fmt.Sprintf("attempt %d on %s: %s", last.Attempt, last.Platform, last.Why)
+		}
+	} else if f.Lease.State == witness.Revoked && f.Lease.Attempt == 0 {
+		a.Reason = "named by the plan again"
+	}
+	return a
+}
+
+func (h History) newest() (Dispatch, bool) {
+	if len(h.Dispatches) == 0 {
+		return Dispatch{}, false
+	}
+	return h.Dispatches[len(h.Dispatches)-1], true
+}
+
+func lastWhy(charges []Charge) string {
+	if len(charges) == 0 {
+		return "nothing is known of the last launch"
+	}
+	return charges[len(charges)-1].Why
+}
+
+// rung chooses the platform of the next launch: of those that can take it now, the one that refused this work
+// least often, and of equals the first on the ladder. nil: none can, and wait says what is waited for. Staying or
+// moving on by what a platform usually achieves belongs here too, once goodput is measured.
+func rung(f Facts, charges []Charge) (best *Rung, wait Action) {
+	refused := map[string]int{}
+	for _, c := range charges {
+		if !ruleOf(c.Class).Program && c.Spent && c.Attempt == 0 {
+			refused[c.Platform]++
+		}
+	}
+	var (
+		reasons []string
+		soonest time.Duration
+		open    bool // some rung may take it without a person's help
+	)
+	for i := range f.Rungs {
+		r := &f.Rungs[i]
+		switch {
+		case r.Refused != "":
+			reasons = append(reasons, r.Platform+": "+r.Refused)
+		case r.Fatal != "":
+			reasons = append(reasons, r.Platform+": "+r.Fatal)
+		case r.Parked > 0:
+			reasons, open = append(reasons, r.Platform+": "+r.Why), true
+			if soonest == 0 || r.Parked < soonest {
+				soonest = r.Parked
+			}
+		case r.Full != "":
+			reasons, open = append(reasons, r.Platform+": "+r.Full), true
+		case best == nil || refused[r.Platform] < refused[best.Platform]:
+			best = r
+		}
+	}
+	if best != nil {
+		return best, Action{}
+	}
+	if len(reasons) == 0 {
+		reasons = []string{"the job names no platform"}
+	}
+	text := "no platform can take it now: " + strings.Join(reasons, "; ")
+	if open {
+		return nil, Action{}.wait(soonest, text)
+	}
+	wait.Kind, wait.Reason = Blocked, text
+	return nil, wait
+}
+
+// releases lists the dispatches of a work whose launch is over for us and not known to be over at its platform: cut
+// off by a write-off or a stop, or never seen to take the lease. Pure; it is asked again for ever, since Pending is
+// not an end (the caller spaces the questions).
+func releases(f Facts) []Action {
+	var out []Action
+	for _, d := range f.History.Dispatches {
+		if !d.OK || d.Ended || d.Settled == "closed" || d.Settled == "bounded" || d.inFlight(f.Lease.Floor) {
+			continue
+		}
+		why := ""
+		switch {
+		case f.Lease.State == witness.Held && f.Lease.Dispatch == d.N:
+			continue
+		case f.Lease.State == witness.Finished || f.Lease.State == witness.Yielded:
+			if f.Lease.Dispatch == d.N {
+				continue // its worker left by itself
+			}
+			why = "its worker was replaced"
+		case !d.Captured:
+			why = "no worker of it took the lease in time"
+		default:
+			why = "its worker was cut off"
+		}
+		out = append(out, Action{Kind: Release, Work: f.Work, Job: f.Name, Platform: d.Platform, Dispatch: d.N, Reason: why})
+	}
+	return out
+}

@@ -1,0 +1,596 @@
+package reconcile
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/headway-run/headway/plan"
+	"github.com/headway-run/headway/runners/record"
+	"github.com/headway-run/headway/runners/witness"
+)
+
+// When the loop looks again: never sooner, and never later.
+const (
+	nextSoon = 100 * time.Millisecond
+	nextLate = time.Minute
+)
+
+// actsPerPass bounds what one pass does about one work: a write-off or a stop, releases, one launch.
+const actsPerPass = 6
+
+// target is one work during a pass.
+type target struct {
+	work     plan.Digest
+	name     string
+	job      *plan.Job // nil: known only by name
+	wish     Wish
+	leaving  *departing
+	unready  string // why it can't be launched from here, or ""
+	acts     int
+	launched bool
+	last     Action // the newest decision
+	standing Standing
+}
+
+// pass is the state of one pass. It ends in one place: summarize.
+type pass struct {
+	r         *Reconciler
+	d         *Desired
+	root      string
+	base      stored
+	world     *World
+	platforms map[string]*platform
+	targets   []*target
+	byWork    map[plan.Digest]*target
+	allowed   map[string]bool // suspects that the brake lets be written off, by witness key
+	brake     time.Duration
+	groups    map[string]int // live works of a group
+	memo      map[plan.Digest]string
+	report    *Report
+	start     int64
+}
+
+// Pass looks once at everything that the desired and the accepted plan name, and acts. The error is of the store or
+// the context; then nothing was decided. What failed for single works is in the report.
+func (r *Reconciler) Pass(ctx context.Context, d *Desired) (*Report, error) {
+	if d == nil || d.Plan == nil {
+		return nil, errors.New("reconcile: a pass needs a plan")
+	}
+	if err := r.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer r.leave()
+	p := &pass{r: r, d: d, root: d.Plan.Config.Name, start: r.requests.Load(), report: &Report{States: map[plan.Digest]Standing{}}}
+	defer p.summarize()
+	if err := p.look(ctx); err != nil {
+		r.storeErrors = true
+		return nil, err
+	}
+	if err := p.accept(ctx); err != nil {
+		return nil, err
+	}
+	p.targetsInForce(ctx)
+	p.judgeSilence()
+	p.recovered(ctx)
+	p.rounds(ctx)
+	if err := p.settleLeaving(ctx); err != nil {
+		p.fail(err)
+	}
+	return p.report, ctx.Err()
+}
+
+func (p *pass) fail(err error) { p.report.Errors = append(p.report.Errors, err) }
+
+// look reads what is in force, the leases and the platforms.
+func (p *pass) look(ctx context.Context) (err error) {
+	if p.base, err = p.r.loadForce(ctx, p.root); err != nil {
+		return err
+	}
+	if p.world, err = p.r.observe(ctx, worksOf(p.d.Plan, p.base.force)); err != nil {
+		return err
+	}
+	for _, e := range p.world.trouble {
+		p.fail(e)
+	}
+	p.platforms, err = p.r.platforms(ctx, p.d.Plan.Config.Platforms)
+	return err
+}
+
+// worksOf lists all works that a pass looks at: the plan's, their inputs, what is in force, what is leaving.
+func worksOf(pl *plan.Plan, force *inForce) []plan.Digest {
+	var out []plan.Digest
+	for i := range pl.Jobs {
+		out = append(out, pl.Jobs[i].Work)
+		for _, in := range pl.Jobs[i].Inputs {
+			out = append(out, in.Work)
+		}
+	}
+	for _, j := range force.jobs() {
+		out = append(out, j.Work)
+	}
+	if force != nil {
+		for _, l := range force.Leaving {
+			out = append(out, l.Work)
+		}
+	}
+	return out
+}
+
+func (p *pass) live(w plan.Digest) bool {
+	s := p.world.works[w]
+	if s == nil {
+		return false
+	}
+	o := s.observed(w)
+	// What the store does not answer for is counted as live: a guard must not be lifted by an outage.
+	return o.Live() || o.State == plan.StateUnknown
+}
+
+// accept holds the guards against the commit and writes down what is in force from now on, before anything is done.
+func (p *pass) accept(ctx context.Context) error {
+	force := p.base.force
+	refusals := guard(p.d, force, p.live)
+	whole := slices.ContainsFunc(refusals, func(r Refusal) bool { return r.Whole })
+	note := noteOf(p.d.Commit, refusals)
+	isNew := note != nil && (force == nil || force.Refused == nil || !force.Refused.same(note)) && !p.r.told[p.root].same(note)
+	for i := range refusals {
+		refusals[i].New = isNew
+	}
+	p.report.Refusals = refusals
+	next, changed := force, false
+	switch {
+	case !whole:
+		key := accepting{p.d.Plan, p.base.version, len(refusals) == 0}
+		if next = force; p.r.current != key || force == nil {
+			if next = advance(p.d, force, key.stops, p.pointer); force.equal(next) {
+				next = force
+			} else {
+				changed = true
+			}
+		}
+	case force != nil:
+		same := *force
+		next = &same
+	}
+	p.report.Accepted = !whole
+	if next != nil && (changed || !next.Refused.same(note)) && !p.r.c.Dry {
+		copied := *next
+		copied.Refused = note
+		saved, moved, err := p.r.saveForce(ctx, p.root, p.base, &copied)
+		switch {
+		case err != nil:
+			p.fail(err)
+			p.report.Accepted = p.report.Accepted && !changed
+		case moved:
+			// Another reconciler wrote first. What it accepted is in force; the next pass compares afresh.
+			p.base, p.report.Accepted = saved, p.report.Accepted && !changed
+			p.report.Next = nextSoon
+		default:
+			p.base = saved
+		}
+	} else if next != nil && p.r.c.Dry {
+		p.base.force = next
+	}
+	p.r.told[p.root] = note
+	if p.report.Accepted {
+		p.r.remember(p.d.Plan)
+		p.r.current = accepting{p.d.Plan, p.base.version, len(refusals) == 0}
+	}
+	return ctx.Err()
+}
+
+func (p *pass) pointer(w plan.Digest) *record.Pointer {
+	if s := p.world.works[w]; s != nil && s.record != nil {
+		return s.record.Resume
+	}
+	return nil
+}
+
+func noteOf(commit string, rs []Refusal) *refused {
+	if len(rs) == 0 {
+		return nil
+	}
+	n := &refused{Commit: commit}
+	var texts []string
+	for _, r := range rs {
+		n.Codes = append(n.Codes, r.Code)
+		texts = append(texts, r.Text)
+	}
+	n.Text = strings.Join(texts, "; ")
+	return n
+}
+
+// same compares what was refused, not the words: counts in a text change while works come and go.
+func (n *refused) same(o *refused) bool {
+	if n == nil || o == nil {
+		return n == o
+	}
+	return n.Commit == o.Commit && slices.Equal(n.Codes, o.Codes)
+}
+
+// targetsInForce lists what this pass has to see to.
+func (p *pass) targetsInForce(ctx context.Context) {
+	p.byWork = map[plan.Digest]*target{}
+	add := func(t *target) {
+		if p.byWork[t.work] == nil {
+			p.byWork[t.work] = t
+			p.targets = append(p.targets, t)
+		}
+	}
+	if p.report.Accepted {
+		for i := range p.d.Plan.Jobs {
+			j := &p.d.Plan.Jobs[i]
+			add(&target{work: j.Work, name: j.Name, job: j})
+		}
+	}
+	force := p.base.force
+	for _, j := range force.jobs() {
+		if p.byWork[j.Work] != nil {
+			continue
+		}
+		t := &target{work: j.Work, name: j.Name, wish: Frozen}
+		if job := p.r.jobOf(ctx, force, j.Work); job != nil {
+			t.job, t.wish = job, Wanted
+		}
+		add(t)
+	}
+	if force != nil {
+		for i := range force.Leaving {
+			l := &force.Leaving[i]
+			t := &target{work: l.Work, name: l.Job, wish: Leaving, leaving: l}
+			if l.Waits {
+				t.wish = Frozen
+			}
+			add(t)
+		}
+		p.report.Commit = force.commit()
+	}
+	p.keepWanted(ctx)
+	slices.SortStableFunc(p.targets, func(a, b *target) int {
+		return cmp.Or(cmp.Compare(b.wish, a.wish), cmp.Compare(b.priority(), a.priority()), cmp.Compare(a.name, b.name))
+	})
+	for _, t := range p.targets {
+		if t.job != nil {
+			t.unready = p.r.unready(t.job)
+		}
+	}
+}
+
+// keepWanted spares works that left this plan while another plan on the store still names them.
+func (p *pass) keepWanted(ctx context.Context) {
+	leaves := func(t *target) bool { return t.wish == Leaving }
+	if !slices.ContainsFunc(p.targets, leaves) {
+		return
+	}
+	others, err := p.r.elsewhere(ctx, p.root)
+	for _, t := range p.targets {
+		switch {
+		case !leaves(t):
+		case err != nil:
+			t.wish = Frozen // what cannot be ruled out is not stopped
+		case others[t.work] != "":
+			t.leaving.OnDelete = plan.Orphan
+		}
+	}
+	if err != nil {
+		p.fail(err)
+	}
+}
+
+func (t *target) priority() int {
+	if t.job == nil {
+		return 0
+	}
+	return t.job.Priority
+}
+
+// unready says why a job can't be launched from this process, or "".
+func (r *Reconciler) unready(job *plan.Job) string {
+	for _, name := range job.Secrets {
+		if r.c.Secrets == nil {
+			return fmt.Sprintf("secret %s is not known here", name)
+		}
+		if _, ok := r.c.Secrets(name); !ok {
+			return fmt.Sprintf("secret %s is not known here: set it in the environment of this process", name)
+		}
+	}
+	return ""
+}
+
+// judgeSilence asks the mass brake about all suspects at once.
+func (p *pass) judgeSilence() {
+	round := witness.Pass{Now: time.Now(), Errors: p.r.storeErrors || len(p.world.trouble) > 0}
+	for w, s := range p.world.works {
+		if s.lease.State != witness.Held {
+			continue
+		}
+		round.Held++
+		if s.lease.Suspect {
+			round.Suspects = append(round.Suspects, record.WitnessKey(string(w)))
+			round.Limit = max(round.Limit, s.silence.Limit)
+		}
+	}
+	slices.Sort(round.Suspects)
+	var off []string
+	off, p.brake = p.r.brake.Allow(round)
+	p.r.storeErrors = false
+	p.allowed = map[string]bool{}
+	for _, key := range off {
+		p.allowed[key] = true
+	}
+}
+
+// recovered closes the series of a platform whose launches brought no worker, once one of a later claim has come.
+func (p *pass) recovered(ctx context.Context) {
+	for _, pl := range p.platforms {
+		if pl.park.Class != classNoCapture || pl.park.Series == 0 || p.r.c.Dry {
+			continue
+		}
+		for w, s := range p.world.works {
+			if s.lease.State == witness.Held && s.platform == pl.conf.Name && p.r.records.claimAge(w, s.lease.Dispatch) < pl.since {
+				if err := p.r.judge(ctx, pl, nil, ""); err != nil {
+					p.fail(err)
+				}
+				break
+			}
+		}
+	}
+}
+
+// facts gathers what a decision about one work rests on.
+func (p *pass) facts(t *target) Facts {
+	f := Facts{Job: t.job, Work: t.work, Name: t.name, Wish: t.wish, Lease: Lease{State: leaseUnknown, Text: "it was not looked at"}}
+	if s := p.world.works[t.work]; s != nil {
+		f.Lease, f.History = s.lease, s.history
+	}
+	f.Brake = !p.allowed[record.WitnessKey(string(t.work))]
+	if t.leaving != nil {
+		f.OnDelete, f.Pointer = t.leaving.OnDelete, t.leaving.Pointer
+	}
+	if t.job == nil {
+		return f
+	}
+	for _, in := range t.job.Inputs {
+		n := Need{Job: in.Job, Work: in.Work}
+		if s := p.world.works[in.Work]; s != nil {
+			n.Finished, n.Exit = s.lease.State == witness.Finished, s.lease.Exit
+		}
+		if !n.Finished {
+			n.Failed = p.stuck(in.Work)
+		}
+		f.Inputs = append(f.Inputs, n)
+	}
+	f.Rungs = rungs(t.job, p.platforms)
+	f.Unready = t.unready
+	if n := t.job.Limits.Parallel; n > 0 && p.groups[t.job.Group] >= n {
+		f.Crowded = fmt.Sprintf("limits.parallel: %s of group %s at once", count(n, "work", "works"), t.job.Group)
+	}
+	return f
+}
+
+// stuck says why a work never finishes by itself, or "". Inputs are works of their own, so there is no cycle.
+func (p *pass) stuck(w plan.Digest) string {
+	if why, ok := p.memo[w]; ok {
+		return why
+	}
+	p.memo[w] = ""
+	if t := p.byWork[w]; t != nil {
+		if a := Decide(p.facts(t)); a.Kind == Fail || a.Kind == Blocked && t.blockedByInput(a) {
+			p.memo[w] = a.Reason
+		}
+	}
+	return p.memo[w]
+}
+
+func (t *target) blockedByInput(a Action) bool { return strings.HasPrefix(a.Reason, "needs ") }
+
+// tally counts what runs or is on its way, from the store alone.
+func (p *pass) tally() {
+	p.groups, p.memo = map[string]int{}, map[plan.Digest]string{}
+	for _, pl := range p.platforms {
+		pl.live, pl.batch = 0, 0
+	}
+	for w, s := range p.world.works {
+		name := ""
+		switch s.lease.State {
+		case witness.Held:
+			name = s.platform
+		case witness.Finished, leaseUnknown:
+			continue
+		default:
+			for _, d := range s.history.Dispatches {
+				if d.inFlight(s.lease.Floor) {
+					name = d.Platform
+				}
+			}
+		}
+		if s.lease.State != witness.Held && name == "" {
+			continue
+		}
+		if pl := p.platforms[name]; pl != nil {
+			pl.live++
+		}
+		if t := p.byWork[w]; t != nil && t.job != nil {
+			p.groups[t.job.Group]++
+		}
+	}
+}
+
+// rounds is the queue: every work is decided, what is to be done is done side by side, and what changed is looked at
+// and decided again, until nothing is left to do.
+func (p *pass) rounds(ctx context.Context) {
+	queue := p.targets
+	for len(queue) > 0 && ctx.Err() == nil {
+		p.tally()
+		var todo []order
+		var again []*target
+		for _, t := range queue {
+			orders := p.decide(t)
+			todo = append(todo, orders...)
+			if len(orders) > 0 || t.last.Kind == Wait && strings.HasSuffix(t.last.Reason, paceText) {
+				again = append(again, t)
+			}
+		}
+		if len(todo) == 0 || p.r.c.Dry {
+			return
+		}
+		p.act(ctx, todo)
+		p.refresh(ctx, todo)
+		queue = again
+	}
+}
+
+// decide makes the decision about one target, and the orders that follow from it now.
+func (p *pass) decide(t *target) []order {
+	f := p.facts(t)
+	t.last = Decide(f)
+	if t.acts >= actsPerPass {
+		return nil
+	}
+	// What is still held at a platform for us is released before the next launch, which may need its place.
+	var out []order
+	for _, a := range p.r.dueReleases(releases(f), t, p.world.works[t.work]) {
+		out = append(out, order{t: t, a: a})
+	}
+	if len(out) > 0 && t.last.Kind == Launch {
+		return p.ordered(t, out)
+	}
+	switch t.last.Kind {
+	case Launch:
+		if t.launched {
+			t.last = Action{Work: t.work, Job: t.name}.wait(nextSoon, "launched in this pass already: "+t.last.Reason)
+			break
+		}
+		pl := p.platforms[t.last.Platform]
+		pl.live++
+		pl.batch++
+		p.groups[t.job.Group]++
+		out = append(out, order{t: t, a: t.last, history: f.History})
+	case WriteOff, Stop:
+		out = append(out, order{t: t, a: t.last})
+	case None, Wait, Blocked, Fail, Release:
+	}
+	return p.ordered(t, out)
+}
+
+func (p *pass) ordered(t *target, out []order) []order {
+	t.acts += len(out)
+	return out
+}
+
+// refresh looks again at the works that were acted on.
+func (p *pass) refresh(ctx context.Context, done []order) {
+	changed := map[plan.Digest]bool{}
+	for _, o := range done {
+		if o.a.Kind != Release {
+			changed[o.t.work] = true
+		}
+		p.r.records.spoil(o.t.work)
+	}
+	p.r.getAll(ctx, slices.Collect(maps.Keys(changed)))
+	for _, o := range done {
+		changed[o.t.work] = true
+	}
+	again := &World{works: map[plan.Digest]*sight{}}
+	if err := p.r.sights(ctx, changed, again); err != nil {
+		p.fail(err)
+	}
+	for w, s := range again.works {
+		p.world.works[w] = s
+		if s.err != nil {
+			p.r.storeErrors = true
+			p.fail(fmt.Errorf("work %s: %w", w.Short(), s.err))
+		}
+	}
+}
+
+// settleLeaving strikes works off that are wholly gone, so that nothing touches them any more.
+func (p *pass) settleLeaving(ctx context.Context) error {
+	if p.base.force == nil || p.r.c.Dry || ctx.Err() != nil {
+		return ctx.Err()
+	}
+	rest := slices.DeleteFunc(slices.Clone(p.base.force.Leaving), func(l departing) bool {
+		t := p.byWork[l.Work]
+		return t != nil && t.wish == Leaving && t.last.Kind == None && t.gone(p.world.works[l.Work]) && !p.r.asking(l.Work)
+	})
+	if len(rest) == len(p.base.force.Leaving) {
+		return nil
+	}
+	next := *p.base.force
+	next.Leaving = rest
+	_, _, err := p.r.saveForce(ctx, p.root, p.base, &next)
+	return err
+}
+
+// gone: nothing of it runs, and nothing of it can start.
+func (t *target) gone(s *sight) bool {
+	switch s.lease.State {
+	case witness.Held, leaseUnknown:
+		return false
+	}
+	return true
+}
+
+// summarize is where every pass ends: the state of each work, its line in the log when it changed, and when to look
+// again.
+func (p *pass) summarize() {
+	rep := p.report
+	rep.Requests = p.r.requests.Load() - p.start
+	next := nextLate
+	sooner := func(d time.Duration) {
+		if d > 0 {
+			next = min(next, d)
+		}
+	}
+	sooner(rep.Next)
+	sooner(p.brake)
+	if len(rep.Errors) > 0 {
+		sooner(5 * time.Second)
+	}
+	for _, t := range p.targets {
+		s := p.world.works[t.work]
+		rep.Actions = append(rep.Actions, t.last)
+		t.standing = standingOf(t.last, s, t.work)
+		rep.States[t.work] = t.standing
+		sooner(t.last.Until)
+		if s != nil && s.lease.State == witness.Held {
+			// Half a lease without a look counts as blindness and costs grace: look three times in one.
+			sooner(s.silence.Limit / 3)
+		}
+		p.r.say(t)
+	}
+	sooner(p.r.nextAsk())
+	rep.Next = max(next, nextSoon)
+}
+
+// standingOf is a work's state as one word and one sentence.
+func standingOf(a Action, s *sight, w plan.Digest) Standing {
+	out := Standing{State: plan.StateUnknown, Reason: a.Reason}
+	if s != nil {
+		out.State = s.observed(w).State
+	}
+	if a.Kind == Fail {
+		out.State = plan.StateFailed
+	}
+	return out
+}
+
+// say logs where a work stands, when that is news.
+func (r *Reconciler) say(t *target) {
+	line := string(t.last.Kind) + " " + t.last.Reason
+	if r.said[t.work] == line {
+		return
+	}
+	r.said[t.work] = line
+	say := r.c.Log.Debug
+	if t.last.Kind == Fail || t.last.Kind == Blocked {
+		say = r.c.Log.Warn
+	}
+	say("decided", "job", t.name, "work", t.work.Short(), "action", string(t.last.Kind), "reason", t.last.Reason)
+}
