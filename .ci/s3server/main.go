@@ -187,7 +187,7 @@ func gateway(ctx context.Context, raw string) error {
 	if s.TLS {
 		c.CertFile, c.KeyFile = filepath.Join(s.Root, "tls", "cert.pem"), filepath.Join(s.Root, "tls", "key.pem")
 	}
-	os.Stdout = os.Stderr // whatever the library prints is not our one line
+	os.Stdout = nil // whatever the library prints is not our one line
 	return embedgw.RunVersityGW(ctx, be, c)
 }
 

@@ -53,8 +53,8 @@ func codeOf(op string, c bucket.Cond, a answer) bucket.Code {
 		return bucket.Throttled
 	case "RequestTimeout", "BadDigest", "XAmzContentSHA256Mismatch", "IncompleteBody": // 400s that speak of the line, not of the request
 		return bucket.Unknown
-	case "ExpiredToken", "InvalidToken", "TokenRefreshRequired":
-		return bucket.Denied
+	case "ExpiredToken", "InvalidToken", "TokenRefreshRequired", "InvalidAccessKeyId", "XAdminUserNotFound":
+		return bucket.Denied // whatever the status: versitygw says 404 to an unknown access key
 	case "InsufficientStorage", "QuotaExceeded", "XMinioStorageFull", "XMinioAdminBucketQuotaExceeded", "NoSpaceLeftOnDevice":
 		return bucket.Full
 	}
@@ -66,12 +66,7 @@ func codeOf(op string, c bucket.Cond, a answer) bucket.Code {
 	case http.StatusUnauthorized, http.StatusForbidden:
 		return bucket.Denied
 	case http.StatusNotFound:
-		switch {
-		case swap:
-			return bucket.Gone
-		case op != "put":
-			return bucket.NotFound
-		}
+		return absence(op, swap, a.code)
 	case http.StatusConflict:
 		switch a.code {
 		case "ConditionalRequestConflict":
@@ -93,6 +88,21 @@ func codeOf(op string, c bucket.Cond, a answer) bucket.Code {
 		return bucket.Full
 	}
 	return bucket.Unknown
+}
+
+// absence reads a 404. Only the store's own word for an absent key is believed: a gateway, a proxy or a wrong endpoint
+// says 404 too, and must not make a lease look free.
+func absence(op string, swap bool, code string) bucket.Code {
+	if code != "NoSuchKey" && code != "NotFound" {
+		return bucket.Unknown
+	}
+	switch {
+	case swap:
+		return bucket.Gone
+	case op == "put":
+		return bucket.Unknown
+	}
+	return bucket.NotFound
 }
 
 // hint says what to do next.
@@ -127,7 +137,7 @@ func (b *Bucket) hint(code bucket.Code, a answer, err error) string {
 			return "the endpoint's certificate is not trusted; AWS_CA_BUNDLE can name its authority"
 		}
 		if a.status == http.StatusNotFound {
-			return "the store answers 404 to a create; headway doctor tells what it can do"
+			return "this 404 does not say that the key is absent; is " + where + " the endpoint of an S3 service?"
 		}
 	}
 	return ""
@@ -141,7 +151,7 @@ func deniedHint(a answer) string {
 			s += fmt.Sprintf(" by %s", time.Since(d).Round(time.Second))
 		}
 		return s + "; signatures allow 15 minutes"
-	case "InvalidAccessKeyId":
+	case "InvalidAccessKeyId", "XAdminUserNotFound":
 		return "the store does not know this access key; is it the one for this endpoint?"
 	case "SignatureDoesNotMatch":
 		return "the secret key does not belong to the access key, or a proxy changes requests"

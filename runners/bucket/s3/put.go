@@ -129,12 +129,17 @@ func (b *Bucket) putParts(ctx context.Context, key string, k *string, body bucke
 	}
 	create, cancel := context.WithTimeout(ctx, b.c.Timeout)
 	defer cancel()
-	made, err := b.client.CreateMultipartUpload(create, &awss3.CreateMultipartUploadInput{Bucket: &b.c.Bucket, Key: k})
+	start := &awss3.CreateMultipartUploadInput{Bucket: &b.c.Bucket, Key: k}
+	if b.c.Quirks.TrailerChecksums {
+		start.ChecksumAlgorithm = types.ChecksumAlgorithmCrc32
+	}
+	made, err := b.client.CreateMultipartUpload(create, start)
 	if err != nil {
 		return "", b.classify(create, "put", key, bucket.Always(), err)
 	}
 	u := &upload{b: b, key: key, body: body, size: size, count: int32((body.Size() + size - 1) / size),
 		in: awss3.UploadPartInput{Bucket: &b.c.Bucket, Key: k, UploadId: made.UploadId}}
+	u.in.ChecksumAlgorithm = start.ChecksumAlgorithm
 	u.parts = make([]types.CompletedPart, u.count)
 	v, err := u.run(ctx)
 	if err != nil {

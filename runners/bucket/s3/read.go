@@ -85,7 +85,7 @@ func (t *timedBody) Close() error {
 	return err
 }
 
-// List implements bucket.Bucket: one request.
+// List implements bucket.Bucket: one request, and more only past pages that hold nothing of ours.
 func (b *Bucket) List(ctx context.Context, prefix, after string, limit int) (*bucket.Page, error) {
 	if err := bucket.CheckPrefix(prefix); err != nil {
 		return nil, err
@@ -97,21 +97,33 @@ func (b *Bucket) List(ctx context.Context, prefix, after string, limit int) (*bu
 	if after != "" {
 		in.StartAfter = aws.String(b.c.Prefix + after)
 	}
+	for {
+		page, last, err := b.list(ctx, prefix, after, in)
+		if err != nil || len(page.Items) > 0 || !page.More || last == "" {
+			return page, err
+		}
+		in.StartAfter = &last
+	}
+}
+
+// list sends one request; last is the last key that the store showed, ours or not.
+func (b *Bucket) list(ctx context.Context, prefix, after string, in *awss3.ListObjectsV2Input) (page *bucket.Page, last string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, b.c.Timeout)
 	defer cancel()
 	out, err := b.client.ListObjectsV2(ctx, in)
 	if err != nil {
-		return nil, b.classify(ctx, "list", prefix, bucket.Always(), err)
+		return nil, "", b.classify(ctx, "list", prefix, bucket.Always(), err)
 	}
-	page := &bucket.Page{More: aws.ToBool(out.IsTruncated), Date: date(out.ResultMetadata)}
+	page = &bucket.Page{More: aws.ToBool(out.IsTruncated), Date: date(out.ResultMetadata)}
 	for _, o := range out.Contents {
-		key, ok := strings.CutPrefix(aws.ToString(o.Key), b.c.Prefix)
+		last = aws.ToString(o.Key)
+		key, ok := strings.CutPrefix(last, b.c.Prefix)
 		if !ok || key <= after || strings.HasSuffix(key, "/") { // a folder mark made by a console is no object of ours
 			continue
 		}
 		page.Items = append(page.Items, bucket.Info{Key: key, Size: aws.ToInt64(o.Size), Version: bucket.Version(aws.ToString(o.ETag)), Modified: aws.ToTime(o.LastModified)})
 	}
-	return page, nil
+	return page, last, nil
 }
 
 // Delete implements bucket.Bucket.
