@@ -1,0 +1,239 @@
+package plan
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// This is the one file that knows the YAML library, and it uses it as a parser only: bytes to nodes, never to Go
+// values, because decoding into values truncates 3.7 to 3, reads 010 as 8, follows aliases and merge keys, and can
+// panic (git.md §1, house.md §5.0 c). Everything else walks the nodes.
+
+// node is one YAML node. Line and Column start at 1.
+type node = yaml.Node
+
+const (
+	scalarNode   = yaml.ScalarNode
+	sequenceNode = yaml.SequenceNode
+	mappingNode  = yaml.MappingNode
+	aliasNode    = yaml.AliasNode
+)
+
+// isPlain says that a scalar was written without quotes and not as a block.
+func isPlain(n *node) bool {
+	return n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) == 0
+}
+
+// isTagged says that a node carries a tag that somebody wrote.
+func isTagged(n *node) bool { return n.Style&yaml.TaggedStyle != 0 }
+
+// isNull says that a scalar is empty, ~ or null.
+func isNull(n *node) bool {
+	if n.Kind != scalarNode || !isPlain(n) {
+		return false
+	}
+	switch n.Value {
+	case "", "~", "null", "Null", "NULL":
+		return true
+	}
+	return false
+}
+
+// parse turns one file's bytes into its root mapping, or into problems. It allocates in proportion to len(data),
+// which the caller has bounded.
+func parse(file string, data []byte) (root *node, ps problems) {
+	data = ps.checkBytes(file, data)
+	if ps.bad() {
+		return nil, ps
+	}
+	defer func() {
+		if r := recover(); r != nil { // the parser is archived: a crash of it must not be a crash of ours
+			root = nil
+			ps.refuse(Pos{File: file}, "Syntax", "the YAML parser failed on this file", "plain YAML", "write it more simply")
+		}
+	}()
+	d := yaml.NewDecoder(bytes.NewReader(data))
+	var doc, second node
+	switch err := d.Decode(&doc); {
+	case errors.Is(err, io.EOF):
+		ps.refuse(Pos{File: file}, "EmptyFile", "the file holds nothing", "a mapping", "write it or delete the file")
+		return nil, ps
+	case err != nil:
+		ps.syntax(file, data, err)
+		return nil, ps
+	}
+	switch err := d.Decode(&second); {
+	case err == nil:
+		pos := Pos{File: file, Line: second.Line, Col: second.Column}
+		ps.refuse(pos, "SecondDocument", "a second YAML document", "one document per file", "move it into a file of its own")
+		return nil, ps
+	case !errors.Is(err, io.EOF):
+		ps.syntax(file, data, err)
+		return nil, ps
+	}
+	root = doc.Content[0] // a document node has exactly one child
+	c := structure{file: file, ps: &ps}
+	c.check(root, "", 1)
+	if root.Kind != mappingNode && !ps.bad() {
+		ps.refuse(at(file, root), "WrongType", "the file is "+describe(root), "a mapping", "")
+	}
+	if root.Kind != mappingNode {
+		return nil, ps
+	}
+	return root, ps
+}
+
+var errLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)$`) // table of one value: the form of the library's errors
+
+// syntax reports the parser's own error. It gives a line at most; the column is that of the line's first character.
+func (ps *problems) syntax(file string, data []byte, err error) {
+	pos, text := Pos{File: file}, err.Error()
+	if m := errLine.FindStringSubmatch(text); m != nil {
+		pos.Line, _ = strconv.Atoi(m[1])
+		text = m[2]
+	}
+	lines := bytes.Split(data, []byte("\n"))
+	if pos.Line < 1 {
+		pos.Line = 1
+	}
+	pos.Line = min(pos.Line, len(lines))
+	line := lines[pos.Line-1]
+	pos.Col = 1 + len(line) - len(bytes.TrimLeft(line, " "))
+	ps.refuse(pos, "Syntax", "not YAML: "+strings.TrimSpace(text), "", "check the indentation, the quotes and the brackets of this line and the one before it")
+}
+
+// structure checks what holds for every node, whatever it means.
+type structure struct {
+	file string
+	ps   *problems
+	deep bool
+}
+
+// check walks n, the value of key, at a depth.
+func (c *structure) check(n *node, key string, depth int) {
+	if depth > MaxDepth {
+		if !c.deep {
+			c.refuse(n, "TooDeep", fmt.Sprintf("more than %d levels of nesting", MaxDepth), "a flatter file", "")
+		}
+		c.deep = true
+		return
+	}
+	if n.Anchor != "" {
+		c.refuse(n, "Anchor", "anchor &"+clip(n.Anchor), "no anchors", "use `like` to copy a job")
+	}
+	if isTagged(n) {
+		c.refuse(n, "Tag", "tag "+clip(n.Tag), "no tags", "quote the value if it must be text")
+	}
+	switch n.Kind {
+	case aliasNode:
+		c.refuse(n, "Alias", "alias *"+clip(n.Value), "no aliases", "use `like` to copy a job")
+	case scalarNode:
+		if isNull(n) && !isTagged(n) {
+			c.refuse(n, "Null", strings.TrimPrefix(key+": ", ": ")+"no value", "a value", "write one or leave the key out")
+		}
+		c.secret(n, n.Value)
+	case sequenceNode:
+		for _, m := range n.Content {
+			c.check(m, key, depth+1)
+		}
+	case mappingNode:
+		c.mapping(n, depth)
+	}
+}
+
+func (c *structure) mapping(n *node, depth int) {
+	var seen map[string]*node
+	if len(n.Content) > 16 {
+		seen = make(map[string]*node, len(n.Content)/2)
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		k, v := n.Content[i], n.Content[i+1]
+		name := clip(k.Value)
+		switch {
+		case k.Kind == scalarNode && k.Value == "<<" && isPlain(k):
+			c.refuse(k, "MergeKey", "merge key <<", "no merge keys", "use `like` to copy a job")
+			continue
+		case k.Kind != scalarNode || isNull(k) || isTagged(k) || k.Anchor != "":
+			c.refuse(k, "BadKey", "a key that is not plain text", "a name", "")
+			continue
+		}
+		if first := earlier(n, i, k, seen); first != nil {
+			c.refuse(k, "DuplicateKey", fmt.Sprintf("%q is already given in line %d", name, first.Line), "each key once", "delete one of the two")
+		}
+		c.secret(k, k.Value)
+		c.check(v, name, depth+1)
+	}
+}
+
+// earlier finds an equal key before the i-th; seen speeds it up for large mappings.
+func earlier(n *node, i int, k *node, seen map[string]*node) *node {
+	if seen != nil {
+		if f := seen[k.Value]; f != nil {
+			return f
+		}
+		seen[k.Value] = k
+		return nil
+	}
+	for j := 0; j < i; j += 2 {
+		if o := n.Content[j]; o.Kind == scalarNode && o.Value == k.Value {
+			return o
+		}
+	}
+	return nil
+}
+
+func (c *structure) secret(n *node, s string) {
+	if what := looksSecret(s); what != "" {
+		c.refuse(n, "InlineSecret", "this value looks like "+what, "the name of a secret", "put the name of an environment variable under `secrets` and take the value out of the file and its history")
+	}
+}
+
+func (c *structure) refuse(n *node, code, text, expected, hint string) {
+	c.ps.refuse(at(c.file, n), code, text, expected, hint)
+}
+
+func at(file string, n *node) Pos { return Pos{File: file, Line: n.Line, Col: n.Column} }
+
+// describe says what a node is, for "found …".
+func describe(n *node) string {
+	switch n.Kind {
+	case sequenceNode:
+		return "a list"
+	case mappingNode:
+		return "a mapping"
+	case aliasNode:
+		return "an alias"
+	}
+	if isNull(n) {
+		return "empty"
+	}
+	return show(n.Value)
+}
+
+// show quotes a value for a message: bounded, escaped, and never a secret.
+func show(s string) string {
+	if looksSecret(s) != "" {
+		return "(a value that is not shown)"
+	}
+	return strconv.Quote(clip(s))
+}
+
+// clip bounds text that goes into a message.
+func clip(s string) string {
+	const most = 60
+	if len(s) <= most {
+		return s
+	}
+	cut := most
+	for cut > 0 && s[cut]&0xc0 == 0x80 { // not inside a character
+		cut--
+	}
+	return s[:cut] + "…"
+}

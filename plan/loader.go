@@ -1,0 +1,324 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/headway-run/headway/plan/flops"
+)
+
+// Load reads headway.yaml and every plan file of a tree. All problems of all files come in one run, sorted by
+// position. The plan is never nil and holds what could be read without doubt: a file with an error gives no jobs, and
+// a job that copies or needs one of those is frozen with it.
+func Load(t Tree) (*Plan, []Problem) {
+	l := &loader{tree: t, code: make(map[string]*codeFolder), gpus: make(map[string]gpuName)}
+	l.run()
+	l.plan.Problems = sortProblems(l.ps.list)
+	return l.plan, l.plan.Problems
+}
+
+// loader is one run of Load.
+type loader struct {
+	tree    Tree
+	ps      problems
+	plan    *Plan
+	config  Config
+	planPos []Pos // of config.Plans
+
+	defaults *entry
+	files    []planFile
+	broken   []bool // per file
+	entries  []*entry
+	byName   map[string]*entry
+	names    []string // sorted
+	// likeOrder has every entry after the one that it is like.
+	likeOrder []*entry
+	code      map[string]*codeFolder
+	gpus      map[string]gpuName
+
+	jobs   []Job
+	owner  []*entry // per job
+	index  map[string]int
+	groups map[string][]int // members by entry name
+
+	identity [][]byte // canonical identity per job
+}
+
+// gpuName is what a card's name means.
+type gpuName struct {
+	match flops.Match
+	err   error
+}
+
+func (l *loader) run() {
+	l.plan = &Plan{}
+	if !l.readConfig() {
+		return
+	}
+	l.plan.Config = l.config
+	l.find()
+	l.broken = make([]bool, len(l.files))
+	for i, f := range l.files {
+		l.plan.Files = append(l.plan.Files, f.path)
+		l.readFile(i, f)
+	}
+	l.bind()
+	l.resolveLike()
+	for _, e := range l.entries {
+		l.finish(e)
+	}
+	l.connect()
+	l.collect()
+}
+
+// readConfig reads headway.yaml. Without a usable one there is nothing to look for.
+func (l *loader) readConfig() bool {
+	data, ok := l.read(ConfigFile, MaxConfig)
+	if !ok {
+		return false
+	}
+	root, ps := parse(ConfigFile, data)
+	l.merge(ps)
+	if root == nil {
+		return false
+	}
+	mine := &problems{}
+	d := &decoder{file: ConfigFile, index: -1, ps: mine}
+	l.defaults = &entry{pos: make([]Pos, len(leaves))}
+	l.config, l.planPos = d.config(root, l.defaults)
+	l.merge(*mine)
+	return len(l.config.Plans) > 0
+}
+
+func (l *loader) merge(ps problems) {
+	l.ps.list = append(l.ps.list, ps.list...)
+	l.ps.errors += ps.errors
+}
+
+// read gives a file's bytes, or reports why there are none. What the entry is was checked by the finder, except for
+// headway.yaml.
+func (l *loader) read(name string, most int64) ([]byte, bool) {
+	pos := Pos{File: name}
+	if name == ConfigFile {
+		es, err := l.tree.Entries("")
+		if err != nil {
+			l.ps.refuse(pos, "Unreadable", "the root could not be read: "+err.Error(), "", "look again")
+			return nil, false
+		}
+		i := slices.IndexFunc(es, func(e Entry) bool { return e.Name == ConfigFile })
+		if i < 0 {
+			l.ps.refuse(pos, "NoConfig", "there is no "+ConfigFile+" at the root", "one", "run headway init")
+			return nil, false
+		}
+		if es[i].Kind != KindFile {
+			l.ps.refuse(pos, "NotAFile", ConfigFile+" is not a regular file", "a file", "")
+			return nil, false
+		}
+	}
+	data, err := l.tree.Read(name, most)
+	switch {
+	case errors.Is(err, ErrTooLarge):
+		l.ps.refuse(pos, "TooLarge", fmt.Sprintf("the file has more than %d KiB", most>>10), "a smaller file", "split it")
+	case errors.Is(err, fs.ErrNotExist):
+		l.ps.refuse(pos, "Unreadable", "the file is listed but cannot be found", "", "an object of the repository is missing: fetch it again")
+	case err != nil:
+		l.ps.refuse(pos, "Unreadable", "the file could not be read: "+err.Error(), "", "look again")
+	default:
+		return data, true
+	}
+	return nil, false
+}
+
+// readFile reads one plan file's entries.
+func (l *loader) readFile(i int, f planFile) {
+	before := l.ps.errors
+	defer func() { l.broken[i] = l.ps.errors > before }()
+	if f.size > MaxFileBytes {
+		l.ps.refuse(Pos{File: f.path}, "TooLarge", fmt.Sprintf("the file has %d KiB", f.size>>10), fmt.Sprintf("at most %d KiB", MaxFileBytes>>10), "split it")
+		return
+	}
+	data, ok := l.read(f.path, MaxFileBytes)
+	if !ok {
+		return
+	}
+	root, ps := parse(f.path, data)
+	mine := &ps
+	defer func() { l.merge(*mine) }()
+	if root == nil {
+		return
+	}
+	d := &decoder{file: f.path, index: i, ps: mine}
+	top := &Field{Name: "the file"}
+	seen := false
+	d.pairs(root, top, func(k, v *node) {
+		if k.Value != "jobs" {
+			d.unknown(k, "a plan file", []string{"jobs"})
+			return
+		}
+		seen = true
+		d.pairs(v, &Field{Name: "jobs"}, func(k, v *node) {
+			l.entries = append(l.entries, d.newEntry(k, v))
+		})
+	})
+	if !seen && !ps.bad() {
+		d.refuse(root, "NoJobs", "the file has no jobs", "jobs: and below it one entry per job", "")
+	}
+}
+
+// bind finds entries by name. A name in two files freezes both.
+func (l *loader) bind() {
+	l.byName = make(map[string]*entry, len(l.entries))
+	all := make(map[string][]*entry)
+	for _, e := range l.entries {
+		if first := l.byName[e.name]; first == nil {
+			l.byName[e.name] = e
+			l.names = append(l.names, e.name)
+		} else if first.file != e.file { // in one file it is a duplicate key, and reported
+			if all[e.name] == nil {
+				all[e.name] = []*entry{first}
+			}
+			all[e.name] = append(all[e.name], e)
+		}
+	}
+	slices.Sort(l.names)
+	for name, same := range all {
+		for _, e := range same {
+			var where []string
+			for _, o := range same {
+				if o != e {
+					where = append(where, o.namePo.String())
+				}
+			}
+			l.fail(e, e.namePo, "DuplicateJob", "job "+show(name)+" is also in "+strings.Join(where, ", "), "each name once", "rename or delete one; until then none of them is touched")
+		}
+	}
+}
+
+// fail reports an error that belongs to an entry, and breaks the file that holds the position.
+func (l *loader) fail(e *entry, pos Pos, code, text, expected, hint string) {
+	l.ps.refuse(pos, code, text, expected, hint)
+	l.broken[e.file] = true
+	e.freeze(text)
+}
+
+// unusable says that an entry or its file has an error.
+func (l *loader) unusable(e *entry) bool { return e.frozen != "" || l.broken[e.file] }
+
+// finish completes a resolved entry: defaults, checks, matrix.
+func (l *loader) finish(e *entry) {
+	if e.frozen != "" && e.like != "" && l.byName[e.like] == nil {
+		l.broken[e.file] = true
+	}
+	if l.defaults != nil {
+		e.inherit(l.defaults)
+	}
+	e.fill()
+	l.check(e)
+	if len(l.jobs) > MaxJobs {
+		e.freeze("the plan has too many jobs")
+	}
+	if e.frozen != "" {
+		return
+	}
+	before := l.ps.errors
+	jobs := l.expandMatrix(e)
+	if len(l.jobs)+len(jobs) > MaxJobs {
+		l.ps.refuse(e.namePo, "TooManyJobs", fmt.Sprintf("the plan has more than %d jobs", MaxJobs), "fewer jobs", "")
+	}
+	for i := range jobs {
+		l.argv(e, &jobs[i])
+	}
+	if l.ps.errors > before {
+		l.broken[e.file] = true
+		e.freeze("it has an error")
+		return
+	}
+	for i := range jobs {
+		l.jobs, l.owner = append(l.jobs, jobs[i]), append(l.owner, e)
+	}
+}
+
+// fill puts in the defaults that no file says.
+func (e *entry) fill() {
+	j := &e.job
+	j.Generation = 1
+	if j.Kind == "" {
+		j.Kind = "train"
+	}
+	if !e.has("limits.retries") {
+		j.Limits.Retries = 5
+	}
+	if j.Trust == "" {
+		j.Trust = "any"
+	}
+	if j.OnDelete == "" {
+		j.OnDelete = Drain
+	}
+	if len(j.GPU.Any) > 0 && j.GPU.Count == 0 {
+		j.GPU.Count = 1
+	}
+}
+
+// collect sorts what is sound into the plan and names what is frozen.
+func (l *loader) collect() {
+	frozen := make(map[string]Frozen)
+	for _, e := range l.entries {
+		if l.broken[e.file] {
+			e.freeze("its file has an error")
+		}
+		if e.frozen == "" {
+			continue
+		}
+		frozen[e.name] = Frozen{Name: e.name, Pos: e.namePo, Reason: e.frozen}
+	}
+	order := make([]int, 0, len(l.jobs))
+	for i := range l.jobs {
+		if e := l.owner[i]; e.frozen != "" {
+			frozen[l.jobs[i].Name] = Frozen{Name: l.jobs[i].Name, Pos: e.namePo, Reason: e.frozen}
+			continue
+		}
+		order = append(order, i)
+	}
+	slices.SortFunc(order, func(a, b int) int { return strings.Compare(l.jobs[a].Name, l.jobs[b].Name) })
+	p := l.plan
+	p.Jobs = make([]Job, len(order))
+	p.canon = make([]canonical, len(order))
+	p.index = make(map[string]int, len(order))
+	for k, i := range order {
+		j := l.jobs[i]
+		p.Jobs[k] = j
+		p.canon[k] = canonical{l.identity[i], j.PlacementJSON(), j.MetadataJSON()}
+		p.index[j.Name] = k
+	}
+	for _, f := range frozen {
+		p.Frozen = append(p.Frozen, f)
+	}
+	slices.SortFunc(p.Frozen, func(a, b Frozen) int { return strings.Compare(a.Name, b.Name) })
+	for i, f := range l.files {
+		if l.broken[i] {
+			p.Broken = append(p.Broken, f.path)
+		}
+	}
+	l.shared()
+	if len(p.Jobs)+len(p.Frozen) == 0 && len(l.files) > 0 && !l.ps.bad() {
+		l.ps.refuse(Pos{File: ConfigFile}, "EmptyPlan", "the plan files hold no job", "at least one job", "an empty plan stops nothing; to end everything on purpose, say so in the commit")
+	}
+}
+
+// shared warns about jobs that ask for the same work.
+func (l *loader) shared() {
+	first := make(map[Digest]int, len(l.plan.Jobs))
+	for i := range l.plan.Jobs {
+		j := &l.plan.Jobs[i]
+		f, ok := first[j.Work]
+		if !ok {
+			first[j.Work] = i
+			continue
+		}
+		l.ps.warn(j.Pos, "SharedWork", fmt.Sprintf("job %q asks for the same work as %q (%s): it is computed once and both have it", j.Name, l.plan.Jobs[f].Name, j.Work.Short()),
+			"give one of them another seed or replica if it should be computed twice")
+	}
+}
