@@ -13,7 +13,7 @@ import net
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--lr", type=float, default=0.1, help="learning rate")
+    parser.add_argument("--lr", type=float, default=0.05, help="learning rate")
     parser.add_argument("--seed", type=int, default=7, help="of the split, the first weights and the batches")
     parser.add_argument("--steps", type=int, default=2000)
     parser.add_argument("--hidden", type=int, default=32, help="hidden units")
