@@ -10,6 +10,7 @@ package local
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -29,16 +30,18 @@ type Config struct {
 	Scratch  string            // folder for files when Options has none; required then
 	Agent    []string          // command of the worker, for example [/usr/bin/headway agent]
 	Environ  []string          // the dispatcher's environment; what is passed on of it is listed in env.go
+	// Settle is how long Launch watches for an agent that dies at once, so that its last words become the failure's;
+	// 0: 150 ms.
+	Settle time.Duration
 }
 
 // Defaults of the options.
 const (
 	defaultGrace = 30 * time.Second // between SIGTERM and SIGKILL of the agent
 	defaultKeep  = 20               // ended launches whose log and files stay for a look
-)
 
-// settle is how long Launch watches for an agent that dies at once, so that its last words become the failure's.
-const settle = 150 * time.Millisecond
+	defaultSettle = 150 * time.Millisecond
+)
 
 // Runner is the platform. It keeps nothing that matters in memory.
 type Runner struct {
@@ -47,6 +50,7 @@ type Runner struct {
 	root     string // <scratch>/<platform>
 	grace    time.Duration
 	keep     int
+	settle   time.Duration
 	agent    []string
 	environ  []string
 }
@@ -62,7 +66,10 @@ func New(c Config) (*Runner, error) {
 	if err != nil {
 		return nil, fmt.Errorf("platform %s: %w", c.Platform, err)
 	}
-	r := &Runner{platform: c.Platform, slots: max(c.Slots, 1), grace: o.grace, keep: o.keep, agent: c.Agent, environ: c.Environ}
+	r := &Runner{platform: c.Platform, slots: max(c.Slots, 1), grace: o.grace, keep: o.keep, settle: c.Settle, agent: c.Agent, environ: c.Environ}
+	if r.settle <= 0 {
+		r.settle = defaultSettle
+	}
 	root, err := filepath.Abs(filepath.Join(o.scratch, c.Platform))
 	if err != nil {
 		return nil, fmt.Errorf("platform %s: scratch folder: %w", c.Platform, err)
@@ -143,7 +150,7 @@ func checkJob(j runners.Launch) error {
 	case j.Dispatch < 1:
 		return fmt.Errorf("dispatch %d: numbers start at 1", j.Dispatch)
 	case j.Store == "":
-		return fmt.Errorf("no store URL given for the worker")
+		return errors.New("no store URL given for the worker")
 	}
 	for k, v := range j.Env {
 		if k == "" || strings.ContainsAny(k, "=\x00") || strings.Contains(v, "\x00") {
@@ -238,20 +245,28 @@ func (r *Runner) undo(ctx context.Context, started []running) {
 
 // watch looks for agents that die at once and makes their last words a failure.
 func (r *Runner) watch(ctx context.Context, started []running) error {
-	t := time.NewTimer(settle)
-	defer t.Stop()
-	for _, s := range started {
-		select {
-		case <-s.proc.Done():
-			if text, bad := diedEarly(s.proc.Err()); bad {
-				return &runners.Failure{Class: runners.Rejected, Platform: r.platform, Op: "launch",
-					Hint: "the agent died at once; its whole log is " + r.logFile(s.entry), Raw: lastWords(r.logFile(s.entry)), Err: fmt.Errorf("%s", text)}
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(r.settle); ; {
+		ended := 0
+		for _, s := range started {
+			select {
+			case <-s.proc.Done():
+				ended++
+				if text, bad := diedEarly(s.proc.Err()); bad {
+					return &runners.Failure{Class: runners.Rejected, Platform: r.platform, Op: "launch",
+						Hint: "the agent died at once; its whole log is " + r.logFile(s.entry), Raw: lastWords(r.logFile(s.entry)), Err: errors.New(text)}
+				}
+			default:
 			}
-		case <-ctx.Done():
-			return nil // they run; whoever stops waiting wants their receipts all the more
-		case <-t.C:
+		}
+		if ended == len(started) || !time.Now().Before(deadline) {
 			return nil
 		}
+		select {
+		case <-ctx.Done():
+			return nil // they run; whoever stops waiting wants their receipts all the more
+		case <-tick.C:
+		}
 	}
-	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -52,6 +53,7 @@ type Runner struct {
 	all   []*instance // ground truth: every instance that ever was
 	calls map[Op]int  // calls so far, workers included
 	fired map[Effect]int
+	cut   bool
 }
 
 var (
@@ -111,6 +113,11 @@ func (r *Runner) Launch(ctx context.Context, jobs []runners.Launch) ([]runners.R
 	f := r.next(OpLaunch)
 	if err := r.before(ctx, f, OpLaunch); err != nil {
 		return nil, err
+	}
+	for _, j := range jobs {
+		if len(r.c.Kinds) > 0 && !slices.Contains(r.c.Kinds, j.Spec.Kind) {
+			return nil, r.fail(OpLaunch, runners.Rejected, fmt.Sprintf("jobs of kind %q do not run here", j.Spec.Kind))
+		}
 	}
 	if f.Effect == NoStart {
 		return r.receipts(make([]*instance, len(jobs))), nil
@@ -262,8 +269,21 @@ func (r *Runner) nextLocked(op Op) Fault {
 	return Fault{Op: op}
 }
 
+// Cut makes the platform unreachable, or reachable again. Its workers go on meanwhile.
+func (r *Runner) Cut(cut bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cut = cut
+}
+
 // before plays the effects that come before anything is applied.
 func (r *Runner) before(ctx context.Context, f Fault, op Op) error {
+	r.mu.Lock()
+	cut := r.cut
+	r.mu.Unlock()
+	if cut {
+		return r.fail(op, runners.Unreachable, "no route to host")
+	}
 	switch f.Effect {
 	case Delay:
 		t := time.NewTimer(f.For)
