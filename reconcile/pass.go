@@ -18,6 +18,7 @@ import (
 // When the loop looks again: never sooner, and never later.
 const (
 	nextSoon = 100 * time.Millisecond
+	nextBusy = 5 * time.Second // while a launch has not taken the lease yet
 	nextLate = time.Minute
 )
 
@@ -559,6 +560,9 @@ func (p *pass) summarize() {
 		t.standing = standingOf(t.last, s, t.work)
 		rep.States[t.work] = t.standing
 		sooner(t.last.Until)
+		if t.standing.State == plan.StateClaimed {
+			sooner(nextBusy)
+		}
 		if s != nil && s.lease.State == witness.Held {
 			// Half a lease without a look counts as blindness and costs grace: look three times in one.
 			sooner(s.silence.Limit / 3)

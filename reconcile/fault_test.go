@@ -1,0 +1,386 @@
+package reconcile_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headway-run/headway/plan"
+	"github.com/headway-run/headway/reconcile"
+	"github.com/headway-run/headway/runners"
+	"github.com/headway-run/headway/runners/bucket"
+	"github.com/headway-run/headway/runners/bucket/faulty"
+	"github.com/headway-run/headway/runners/record"
+	"github.com/headway-run/headway/runners/sim"
+)
+
+// long is a model of 19 hours.
+func long() sim.Model { return sim.Model{Step: time.Minute, Steps: 19 * 60, Milestone: 30} }
+
+func slow(j *plan.Job) {
+	j.FLOPs.Steps, j.Milestones.Steps = 19*60, 30
+}
+
+// 25 polls that fail at random over 19 hours relaunched one healthy job 24 times elsewhere; here: never.
+func TestPollsThatFailRelaunchNothing(t *testing.T) {
+	for _, shape := range []struct {
+		name string
+		rule faulty.Rule
+	}{
+		{"listing and reading fail", faulty.Rule{Effect: faulty.Refuse, Code: bucket.Unknown, Probability: 0.01, Times: 25}},
+		{"answers are slow to come", faulty.Rule{Effect: faulty.Slow, Delay: 45 * time.Second, Probability: 0.01, Times: 25}},
+		{"answers are cut short", faulty.Rule{Op: "get", Effect: faulty.Truncate, Probability: 0.02, Times: 25}},
+	} {
+		t.Run(shape.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, rigConfig{model: long()})
+				shaky := faulty.New(r.store, 7, shape.rule)
+				rec, j := r.reconciler(func(c *reconcile.Config) { c.Bucket = shaky }), job("a", slow)
+				d := r.desired("c1", j)
+				for start := time.Now(); time.Since(start) < 20*time.Hour; {
+					next := 5 * time.Second
+					if rep, err := rec.Pass(t.Context(), d); err == nil {
+						next = rep.Next
+					}
+					<-time.After(next)
+				}
+				r.wholeResult(j.Work, 19*60)
+				if n := r.sim.Meter().Started; n != 1 {
+					t.Errorf("%d launches, want 1", n)
+				}
+				if rules := shaky.Unfired(); len(rules) > 0 {
+					t.Fatalf("faults that never struck: %v", rules)
+				}
+			})
+		})
+	}
+}
+
+// An outage of the store looks exactly like the death of all workers.
+func TestAnOutageOfTheStoreWritesNothingOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		base := newRig(t, rigConfig{})
+		shaky := faulty.New(base.store, 1)
+		r := newRig(t, rigConfig{slots: 20, model: sim.Model{Step: time.Second, Steps: 3000, Milestone: 50}, store: shaky})
+		r.store = base.store
+		rec := r.reconciler(func(c *reconcile.Config) { c.Bucket = shaky })
+		d := r.desired("c1", numbered(20, func(j *plan.Job) { j.FLOPs.Steps, j.Milestones.Steps = 3000, 50 })...)
+		r.until(rec, d, time.Minute, func(rep *reconcile.Report) bool {
+			for _, s := range rep.States {
+				if s.State != plan.StateHeld {
+					return false
+				}
+			}
+			return true
+		})
+		shaky.Add(faulty.Rule{Name: "outage", Effect: faulty.Refuse, Code: bucket.Unknown})
+		for range 120 {
+			if _, err := rec.Pass(t.Context(), d); err == nil {
+				t.Fatal("a pass decided something without a store")
+			}
+			<-time.After(5 * time.Second)
+		}
+		shaky.Clear()
+		r.until(rec, d, 2*time.Hour, allFinished)
+		if n := r.acts(reconcile.WriteOff); n != 0 || r.sim.Meter().Started != 20 {
+			t.Errorf("%d write-offs and %d launches after an outage, want 0 and 20", n, r.sim.Meter().Started)
+		}
+	})
+}
+
+func TestLostAnswersOfLaunchesMakeNoTwins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var script strings.Builder
+		for i := 1; i < 60; i++ {
+			if i%10 < 3 {
+				fmt.Fprintf(&script, "launch %d lost\n", i)
+			}
+		}
+		r := newRig(t, rigConfig{slots: 40, script: script.String()})
+		rec, jobs := r.reconciler(nil), numbered(30)
+		r.until(rec, r.desired("c1", jobs...), 3*time.Hour, allFinished)
+		for _, j := range jobs {
+			r.wholeResult(j.Work, 100)
+			if got := r.lease(j.Work).Attempt; got != 1 {
+				t.Errorf("%s finished by attempt %d, want 1: a lost answer is no lost launch", j.Name, got)
+			}
+		}
+		m := r.sim.Meter()
+		if m.Fired[sim.Lost] == 0 {
+			t.Fatal("no answer was lost")
+		}
+		if m.Started != 30 || m.Live != 0 {
+			t.Errorf("the platform started %d and still runs %d, want 30 and 0", m.Started, m.Live)
+		}
+	})
+}
+
+func TestFinishedWhileAwayIsNotLaunchedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, rigConfig{})
+		j := job("a")
+		d := r.desired("c1", j)
+		r.pass(r.reconciler(nil), d)
+		<-time.After(3 * time.Hour)
+		rep := r.pass(r.reconciler(nil), d) // another process: it knows nothing but the store
+		if rep.States[j.Work].State != plan.StateFinished || r.sim.Meter().Started != 1 {
+			t.Errorf("state %v after %d launches", rep.States[j.Work], r.sim.Meter().Started)
+		}
+	})
+}
+
+// gated is a runner or a bucket that stops the world at one call, as a paused process does.
+type gated struct {
+	bucket.Bucket
+	mu     sync.Mutex
+	match  func(op, key string) bool
+	pause  time.Duration
+	paused int
+}
+
+func (g *gated) Put(ctx context.Context, key string, body bucket.Body, c bucket.Cond) (bucket.Version, error) {
+	g.mu.Lock()
+	hit := g.match("put", key)
+	if hit {
+		g.paused++
+	}
+	g.mu.Unlock()
+	if hit {
+		<-time.After(g.pause)
+	}
+	return g.Bucket.Put(ctx, key, body, c)
+}
+
+// A reconciler that sleeps for an hour between its decision and its claim has lost that claim when it wakes: it asks
+// no platform, and spends nothing.
+func TestAReconcilerThatWakesLateStandsDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, rigConfig{slots: 5, model: sim.Model{Steps: 1000, Milestone: 100}})
+		j := job("a", func(j *plan.Job) { j.FLOPs.Steps = 20000 })
+		d := r.desired("c1", j)
+		once := true
+		g := &gated{Bucket: r.store, pause: time.Hour, match: func(_, key string) bool {
+			hit := once && key == record.ClaimKey(string(j.Work), 1)
+			once = once && !hit
+			return hit
+		}}
+		late := r.reconciler(func(c *reconcile.Config) { c.Bucket, c.ID = g, "late" })
+		done := make(chan *reconcile.Report)
+		go func() {
+			rep, err := late.Pass(t.Context(), d)
+			if err != nil {
+				t.Error(err)
+			}
+			done <- rep
+		}()
+		<-time.After(time.Second)
+		r.until(r.reconciler(nil), d, 50*time.Minute, allFinished)
+		rep := <-done
+		if g.paused != 1 {
+			t.Fatal("it was not paused")
+		}
+		if n := r.sim.Meter().Calls[sim.OpLaunch]; n != 1 {
+			t.Errorf("the platform was called %d times, want 1", n)
+		}
+		for _, a := range rep.Actions {
+			if a.Kind == reconcile.Launch && a.Done {
+				t.Errorf("it launched: %+v", a)
+			}
+		}
+		rep = r.pass(late, d)
+		if rep.States[j.Work].State != plan.StateFinished || r.claims(j.Work) != 1 {
+			t.Errorf("state %v, %d claims", rep.States[j.Work], r.claims(j.Work))
+		}
+	})
+}
+
+func TestTwoReconcilersShareOneStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, rigConfig{slots: 100, script: "worker 3 die 30\nworker 9 die 0\nworker 20..25 die 55"})
+		jobs := numbered(40)
+		d := r.desired("c1", jobs...)
+		var wg sync.WaitGroup
+		for _, id := range []string{"one", "two"} {
+			rec := r.reconciler(func(c *reconcile.Config) { c.ID = id })
+			wg.Go(func() {
+				for start := time.Now(); time.Since(start) < 3*time.Hour; {
+					rep, err := rec.Pass(t.Context(), d)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if allFinished(rep) {
+						return
+					}
+					<-time.After(rep.Next)
+				}
+				t.Errorf("%s is not done", id)
+			})
+		}
+		wg.Wait()
+		spent := 0
+		rec := r.reconciler(nil)
+		for _, j := range jobs {
+			r.wholeResult(j.Work, 100)
+			spent += r.explain(rec, j).Spent
+		}
+		m := r.sim.Meter()
+		if want := len(jobs) + m.Fired[sim.Die]; m.Started != want {
+			t.Errorf("%d launches for %d jobs and %d deaths, want %d", m.Started, len(jobs), m.Fired[sim.Die], want)
+		}
+		if spent != 0 {
+			t.Errorf("%d retries spent; every attempt that captured came further, and a lost claim costs nothing", spent)
+		}
+		if m.Live != 0 {
+			t.Errorf("%d instances still run", m.Live)
+		}
+	})
+}
+
+// dying is a store or platform whose process is killed at the n-th call: that call may or may not have been applied,
+// and nothing is heard of it again.
+type dying struct {
+	bucket.Bucket
+	r      runners.Runner
+	kill   context.CancelFunc
+	mu     sync.Mutex
+	left   int
+	before bool // the call is not applied
+}
+
+func (d *dying) strike() (dead, apply bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.left--
+	switch {
+	case d.left > 0:
+		return false, true
+	case d.left == 0:
+		d.kill()
+		return true, !d.before
+	}
+	return true, false
+}
+
+func dead(op, key string) error { return &bucket.Error{Op: op, Key: key, Code: bucket.Unknown} }
+
+func (d *dying) Get(ctx context.Context, key string, r bucket.Range) (*bucket.Object, error) {
+	if gone, _ := d.strike(); gone {
+		return nil, dead("get", key)
+	}
+	return d.Bucket.Get(ctx, key, r)
+}
+
+func (d *dying) List(ctx context.Context, prefix, after string, limit int) (*bucket.Page, error) {
+	if gone, _ := d.strike(); gone {
+		return nil, dead("list", prefix)
+	}
+	return d.Bucket.List(ctx, prefix, after, limit)
+}
+
+func (d *dying) Put(ctx context.Context, key string, body bucket.Body, c bucket.Cond) (bucket.Version, error) {
+	gone, apply := d.strike()
+	if !apply {
+		return "", dead("put", key)
+	}
+	v, err := d.Bucket.Put(context.WithoutCancel(ctx), key, body, c)
+	if gone {
+		return "", dead("put", key)
+	}
+	return v, err
+}
+
+func (d *dying) Launch(ctx context.Context, jobs []runners.Launch) ([]runners.Receipt, error) {
+	gone, apply := d.strike()
+	if !apply {
+		return nil, context.Canceled
+	}
+	got, err := d.r.Launch(context.WithoutCancel(ctx), jobs)
+	if gone {
+		return nil, context.Canceled
+	}
+	return got, err
+}
+
+// The process is killed at its n-th call, for each n of a road with a death in it, before and after the call took
+// effect; a successor that knows nothing but the store finishes the work, and never are two launches given one number.
+func TestKilledBetweenAnyTwoCalls(t *testing.T) {
+	for _, before := range []bool{false, true} {
+		for n := 1; ; n++ {
+			reached := false
+			t.Run(fmt.Sprintf("call %d before %v", n, before), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { reached = killAt(t, n, before) })
+			})
+			if !reached {
+				if n < 25 {
+					t.Fatalf("the road has only %d calls", n)
+				}
+				break
+			}
+		}
+	}
+}
+
+type dyingRunner struct{ *dying }
+
+func (d dyingRunner) Launch(ctx context.Context, jobs []runners.Launch) ([]runners.Receipt, error) {
+	return d.dying.Launch(ctx, jobs)
+}
+
+func (d dyingRunner) Release(ctx context.Context, h json.RawMessage) (runners.Release, error) {
+	return d.dying.r.Release(ctx, h)
+}
+
+func (d dyingRunner) JobKinds() []string { return nil }
+func (d dyingRunner) Capacity() int      { return 1 }
+
+// killAt reports whether the road has an n-th call at all.
+func killAt(t *testing.T, n int, before bool) (reached bool) {
+	r := newRig(t, rigConfig{slots: 5, script: "worker 1 die 47"})
+	j := job("a")
+	d := r.desired("c1", j)
+	ctx, kill := context.WithCancel(t.Context())
+	defer kill()
+	dy := &dying{Bucket: r.store, r: r.sim, kill: kill, left: n, before: before}
+	first := r.reconciler(func(c *reconcile.Config) {
+		c.Bucket, c.ID, c.Runners = dy, "first", map[string]runners.Runner{"here": dyingRunner{dy}}
+	})
+	for ctx.Err() == nil {
+		rep, err := first.Pass(ctx, d)
+		if err == nil && allFinished(rep) {
+			break
+		}
+		next := time.Second
+		if rep != nil {
+			next = rep.Next
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(next):
+		}
+	}
+	reached = ctx.Err() != nil
+	r.until(r.reconciler(func(c *reconcile.Config) { c.ID = "second" }), d, time.Hour, allFinished)
+	r.wholeResult(j.Work, 100)
+	seen := map[int64]int{}
+	for _, in := range r.sim.Truth() {
+		seen[in.Dispatch]++
+		if in.Live {
+			t.Errorf("instance %d still runs", in.ID)
+		}
+	}
+	for number, times := range seen {
+		if times > 1 {
+			t.Errorf("dispatch %d was launched %d times", number, times)
+		}
+	}
+	if len(seen) > 3 {
+		t.Errorf("%d launches: one death and one kill explain three", len(seen))
+	}
+	return reached
+}
