@@ -13,8 +13,9 @@ import (
 type entry struct {
 	name   string
 	namePo Pos
-	file   int   // index of the file
-	pos    []Pos // per leaf: where it was written; Line 0 where it was not
+	file   int    // index of the file
+	pos    []spot // per leaf: where it was written; line 0 where it was not
+	from   *loader
 	job    Job
 
 	like    string
@@ -29,6 +30,9 @@ type entry struct {
 	resolved progress
 }
 
+// spot is a small Pos: a plan has a million of them. file is an index into the loader's files, -1 for headway.yaml.
+type spot struct{ file, line, col int32 }
+
 // progress of a depth-first walk.
 type progress uint8
 
@@ -40,13 +44,18 @@ const (
 
 // at is where a leaf was written, or the entry's name where it was not.
 func (e *entry) at(leaf string) Pos {
-	if p := e.pos[leafIndex[leaf]]; p.Line > 0 {
-		return p
+	p := e.pos[leafIndex[leaf]]
+	if p.line == 0 {
+		return e.namePo
 	}
-	return e.namePo
+	file := ConfigFile
+	if p.file >= 0 {
+		file = e.from.files[p.file].path
+	}
+	return Pos{File: file, Line: int(p.line), Col: int(p.col)}
 }
 
-func (e *entry) has(leaf string) bool { return e.pos[leafIndex[leaf]].Line > 0 }
+func (e *entry) has(leaf string) bool { return e.pos[leafIndex[leaf]].line > 0 }
 
 func (e *entry) freeze(why string) {
 	if e.frozen == "" {
@@ -55,8 +64,8 @@ func (e *entry) freeze(why string) {
 }
 
 // newEntry reads one job.
-func (d *decoder) newEntry(k, v *node) *entry {
-	e := &entry{name: k.Value, namePo: at(d.file, k), file: d.index, pos: make([]Pos, len(leaves))}
+func (d *decoder) newEntry(l *loader, k, v *node) *entry {
+	e := &entry{name: k.Value, namePo: at(d.file, k), file: d.index, pos: make([]spot, len(leaves)), from: l}
 	f := &Field{Name: "job " + clip(k.Value)}
 	if !isName(k.Value, "._-") {
 		d.badName(k, "this job", k.Value)
@@ -86,21 +95,21 @@ func (d *decoder) fields(n *node, f *Field, prefix string, known []string, e *en
 }
 
 func (d *decoder) leaf(i int, v *node, e *entry) {
-	e.pos[i] = at(d.file, v)
+	e.pos[i] = spot{int32(d.index), int32(v.Line), int32(v.Column)}
 	leaves[i].set(d, v, &leaves[i].Field, e)
 }
 
 // inherit copies what src has and e does not say itself.
 func (e *entry) inherit(src *entry) {
 	for i := range leaves {
-		if src.pos[i].Line == 0 || leaves[i].copy == nil {
+		if src.pos[i].line == 0 || leaves[i].copy == nil {
 			continue
 		}
-		if e.pos[i].Line > 0 && !leaves[i].merges() {
+		if e.pos[i].line > 0 && !leaves[i].merges() {
 			continue
 		}
 		leaves[i].copy(e, src)
-		if e.pos[i].Line == 0 {
+		if e.pos[i].line == 0 {
 			e.pos[i] = src.pos[i]
 		}
 	}

@@ -67,6 +67,7 @@ func (l *loader) run() {
 	}
 	l.bind()
 	l.resolveLike()
+	l.jobs, l.owner = make([]Job, 0, l.estimate()), make([]*entry, 0, l.estimate())
 	for _, e := range l.entries {
 		l.finish(e)
 	}
@@ -87,7 +88,7 @@ func (l *loader) readConfig() bool {
 	}
 	mine := &problems{}
 	d := &decoder{file: ConfigFile, index: -1, ps: mine}
-	l.defaults = &entry{pos: make([]Pos, len(leaves))}
+	l.defaults = &entry{pos: make([]spot, len(leaves)), from: l}
 	l.config, l.planPos = d.config(root, l.defaults)
 	l.merge(*mine)
 	return len(l.config.Plans) > 0
@@ -160,7 +161,7 @@ func (l *loader) readFile(i int, f planFile) {
 		}
 		seen = true
 		d.pairs(v, &Field{Name: "jobs"}, func(k, v *node) {
-			l.entries = append(l.entries, d.newEntry(k, v))
+			l.entries = append(l.entries, d.newEntry(l, k, v))
 		})
 	})
 	if !seen && !ps.bad() {
@@ -206,6 +207,19 @@ func (l *loader) fail(e *entry, pos Pos, code, text, expected, hint string) {
 
 // unusable says that an entry or its file has an error.
 func (l *loader) unusable(e *entry) bool { return e.frozen != "" || l.broken[e.file] }
+
+// estimate is how many jobs the entries will make, so that they are laid out once.
+func (l *loader) estimate() int {
+	n := 0
+	for _, e := range l.entries {
+		m := 1
+		for _, a := range e.axes {
+			m = min(m*len(a.values), MaxMatrix)
+		}
+		n += m
+	}
+	return min(n, MaxJobs)
+}
 
 // finish completes a resolved entry: defaults, checks, matrix.
 func (l *loader) finish(e *entry) {
