@@ -19,6 +19,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple, Type, Union
 from . import _wire
 from ._errors import HeadwayError, RunOver, RunYielded
 
+_SPARE = 0.1  # seconds between two one-way steps: more often says nothing more, and each wakes the agent
 _MAX_ERROR = 10_000  # characters of a traceback that are kept, from its end; six bytes each at worst fit a line
 _MAX_TEXT = 1000  # characters of a noted text
 _MAX_PHASE = 86400.0  # seconds
@@ -46,7 +47,8 @@ class Run:
         self._pid, self._thread = getpid(), get_ident()
         self._lead = lead  # False: another rank of the same run leads, this one only listens
         self._over: Optional[BaseException] = None
-        self._n = 0  # steps finished, as far as told
+        self._n = self._said = 0  # steps finished, and those of them that the agent knows of
+        self._next = 0.0  # when it is to hear of the next one
         self._doing = 0  # step that the body of steps() is in
         self._saved, self._saved_at = 0, monotonic()  # step and time of the last milestone
         self._due = False
@@ -65,8 +67,8 @@ class Run:
     # ---- the loop -------------------------------------------------------------------------------------------------
 
     def step(self, n: int) -> None:
-        """``n`` steps are finished by now: call it after every optimizer update. Returns within microseconds, but
-        for the one call in many that waits for a verdict.
+        """``n`` steps are finished by now: call it after every optimizer update. Returns within a microsecond, but for
+        the one call in many that tells the agent, and the one among those that waits for a verdict.
 
         Raises LeaseLost or RunRevoked when the run is over, RunYielded when the place was wanted back and a milestone
         has been handed over since.
@@ -94,26 +96,37 @@ class Run:
         if self._over is not None:
             raise self._again()
         self._n = n
-        conn = self._conn
-        if conn is None:
+        conn, now = self._conn, monotonic()
+        if conn is None or now < self._next:
             return
         try:
             conn.listen()
+            self._next = now + _SPARE
             if not self._lead:
                 return
-            if monotonic() < self._quiet_until and not conn.asked:
+            if now < self._quiet_until and not conn.asked:
                 conn.send(b'{"op":"step","n":%d}\n' % n)
+                self._said = n
                 return
-            began = monotonic()
             conn.asked = False
             answer = conn.ask(b'{"op":"step","n":%d,"ask":true}\n' % n)
-            self._quiet_until = began + _wire.number(answer, "quiet_s", 0)
+            self._said = n
+            self._be_quiet(now, answer)
             self._due = self._due or answer.get("due") is True
             if answer.get("stop"):
                 self._stop, self._due = str(answer["stop"]), True
         except RunOver as over:
             self._over = over
             raise
+
+    def _be_quiet(self, since: float, answer: _wire.Message) -> None:
+        """Steps need not ask for as long as an answer says, counted from before it was asked for."""
+        self._quiet_until = since + _wire.number(answer, "quiet_s", 0)
+        self._next = min(since + _SPARE, self._quiet_until)
+
+    def _unsaid(self) -> bytes:
+        """The step that the agent does not know of yet, as a line to send before whatever comes next."""
+        return b'{"op":"step","n":%d}\n' % self._n if self._n > self._said else b""
 
     @property
     def stop(self) -> Optional[str]:
@@ -168,8 +181,7 @@ class Run:
         self._minds_due = True
         if self._conn is None or not self._lead:
             return
-        if step > self._n:
-            self._tell(step)
+        self._n = max(self._n, step)
         self._ask({"op": "milestone", "step": step, "path": path, "move": bool(move)})
         self._saved, self._saved_at, self._due = step, monotonic(), False
         self._left = self._stop is not None
@@ -180,8 +192,10 @@ class Run:
         """Metrics of the moment: numbers or short texts, a few dozen at most. May be dropped; never waits."""
         if not self._here() or self._conn is None or not self._lead:
             return
+        line = _wire.encode({"op": "note", "values": {k: _plain(v) for k, v in values.items()}})
         try:
-            self._conn.offer(_wire.encode({"op": "note", "values": {k: _plain(v) for k, v in values.items()}}))
+            if self._conn.offer(self._unsaid() + line):
+                self._said = self._n
         except RunOver as over:
             self._over = over
             raise
@@ -195,13 +209,13 @@ class Run:
         """Tells the agent the innermost phase, or that there is none."""
         if self._conn is None or not self._lead or not self._here():
             return
-        began = monotonic()
+        now = monotonic()
         if self._phases:
             name, expect = self._phases[-1]
             answer = self._ask({"op": "phase", "name": name[:_MAX_TEXT], "expect_s": expect})
         else:
             answer = self._ask({"op": "phase_end"})
-        self._quiet_until = began + _wire.number(answer, "quiet_s", 0)
+        self._be_quiet(now, answer)
 
     # ---- the result -----------------------------------------------------------------------------------------------
 
@@ -259,7 +273,10 @@ class Run:
 
     def _drain(self) -> None:
         """Waits until every milestone is safe. One that failed costs the next attempt some steps; this one is done."""
-        if self._minds_due:
+        assert self._conn is not None
+        if not self._minds_due:
+            self._conn.send(self._unsaid())
+        else:
             try:
                 self._ask({"op": "drain"})
             except HeadwayError as err:
@@ -271,14 +288,15 @@ class Run:
             text = "[...]\n" + text[-_MAX_ERROR:]
         try:
             assert self._conn is not None
-            self._conn.send(_wire.encode({"op": "error", "text": text}))
+            self._conn.send(self._unsaid() + _wire.encode({"op": "error", "text": text}))
         except RunOver as over:
             self._over = over
 
     def _ask(self, message: _wire.Message) -> _wire.Message:
         assert self._conn is not None
         try:
-            return self._conn.ask(_wire.encode(message))
+            unsaid, self._said = self._unsaid(), self._n
+            return self._conn.ask(unsaid + _wire.encode(message))
         except RunOver as over:
             self._over = over
             raise

@@ -10,6 +10,8 @@ import tempfile
 import threading
 from typing import Any, Callable, Dict, List, Optional, Union
 
+from headway import _run
+
 Message = Dict[str, Any]
 Reply = Union[Message, Callable[[Message], Optional[Message]], None]
 
@@ -21,7 +23,7 @@ def refusal(code: str, text: str = "because the test says so") -> Message:
 
 
 class FakeAgent:
-    """``replies`` maps an op to its answer; a refusal with lease_lost or revoked also hangs up, as the agent does.
+    """Within ``with``, clients of this process say every step, so that tests need not wait. ``replies`` maps an op to its answer; a refusal with lease_lost or revoked also hangs up, as the agent does.
     Milestones are kept in ``kept``, a folder each, in the order of arrival."""
 
     def __init__(self, quiet_s: float = 3600, every_steps: int = 0, every_s: float = 0, resume: Optional[str] = None,
@@ -50,12 +52,14 @@ class FakeAgent:
         self._server.listen()
         self._old = {k: os.environ.pop(k) for k in list(os.environ) if k.startswith(("HEADWAY_", "RANK"))}
         os.environ["HEADWAY_SOCKET"] = self.path
+        self._spare, _run._SPARE = _run._SPARE, 0
         threading.Thread(target=self._accept, daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
         os.environ.pop("HEADWAY_SOCKET", None)
         os.environ.update(self._old)
+        _run._SPARE = self._spare
         self._server.close()
         self.hang_up()
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -107,6 +107,39 @@ class Steps(TempFolder):
             asked = [m["n"] for m in agent.heard("step") if m.get("ask")]
         self.assertEqual(asked, [3, 5])
 
+    def test_of_many_steps_few_are_said(self) -> None:
+        now = 1000.0
+        with mock.patch.object(_run, "monotonic", lambda: now), FakeAgent() as agent:
+            with mock.patch.object(_run, "_SPARE", 1 / 8), w.attach() as run:
+                for n in range(1, 100):  # 128 a second: one in 16 is said, and what comes before another word
+                    now = 1000 + n / 128
+                    run.step(n)
+                    if n == 44:
+                        run.note(loss=1)
+                    if n == 55:
+                        run.milestone(self.file("state"), 56)
+                    if n == 66:
+                        with run.phase("eval", expect=1):
+                            pass
+            agent.wait(lambda: agent._ended > 0)
+            told = [m["op"] if m["op"] != "step" else m["n"] for m in agent.seen[1:]]
+        self.assertEqual(told, [1, 17, 33, 44, "note", 49, 56, "milestone", 65, 66, "phase", "phase_end", 82, 98, 99,
+                                "drain"])  # fmt: skip
+
+    def test_the_last_step_is_said_at_the_end(self) -> None:
+        for error in (None, ValueError("nan")):
+            with FakeAgent() as agent, mock.patch.object(_run, "_SPARE", 3600):
+                try:
+                    with w.attach() as run:
+                        for n in range(1, 8):
+                            run.step(n)
+                        if error:
+                            raise error
+                except ValueError:
+                    pass
+                self.assertEqual([m["n"] for m in agent.heard("step")], [1, 7])
+                self.assertEqual(agent.seen[-1]["op"], "error" if error else "step")
+
     def test_a_push_makes_the_next_step_ask(self) -> None:
         with FakeAgent() as agent:
             with w.attach() as run:
