@@ -135,3 +135,18 @@ func TestEventsAreBounded(t *testing.T) {
 		t.Errorf("%d lines, %d bytes of reason, %+v", bytes.Count(out.Bytes(), []byte("\n")), len(e.Reason), e.Time)
 	}
 }
+
+func TestRedactor(t *testing.T) {
+	const secret = "hunter2-hunter2"
+	for cut := range len(secret) {
+		var out bytes.Buffer
+		r := NewRedactor(&out, []string{"abc", secret, secret + "-long"})
+		for _, part := range []string{"key=" + secret[:cut], secret[cut:] + " end\nnext " + secret, "-long", " abc"} {
+			_, _ = io.WriteString(r, part)
+		}
+		r.Flush()
+		if got := out.String(); strings.Contains(got, "hunter2") || !strings.Contains(got, "key=[secret] end\nnext [secret]") || !strings.HasSuffix(got, " abc") {
+			t.Errorf("cut at %d: %q", cut, got)
+		}
+	}
+}

@@ -1,0 +1,308 @@
+package agent
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/headway-run/headway/runners/agent/courier"
+	"github.com/headway-run/headway/runners/record"
+	"github.com/headway-run/headway/runners/witness"
+)
+
+// desk is what the socket, the courier and the lease's goroutine know of one attempt. Evidence comes in here; the
+// keeper, which alone holds the lease, is woken when it is worth a write. No method of desk touches the store.
+type desk struct {
+	terms record.Terms
+	wake  chan struct{} // to the keeper: look at the desk
+	leave chan struct{} // closed when a milestone that was accepted after the notice is settled
+	over  chan struct{} // closed when the lease is over or given up
+	say   func(event string, step int64, reason string)
+
+	mu       sync.Mutex
+	changed  chan struct{} // closed and renewed whenever something below changes
+	pace     pace
+	phase    phase
+	step     int64 // highest step told
+	ackAt    time.Time
+	lease    witness.Lease // as the store last acknowledged it
+	force    int64         // number of writes that were asked for ahead of time
+	forced   int64         // of these, how many are acknowledged
+	nextTry  time.Time     // not before: the store was unreachable
+	unknown  time.Time     // since when no write had a verdict; zero: the last one had
+	ended    *ending
+	closing  bool             // the last write is on its way: no renewal any more
+	own      witness.Record   // the last version that surely is ours
+	pending  []courier.Report // acknowledged milestones that the witness does not name yet, in order
+	accepted int64            // milestones taken over
+	settled  int64            // of these: named, failed or skipped
+	failed   int64
+	named    int64 // highest milestone of this attempt that the witness names
+	markStep int64 // step and time of the last accepted milestone
+	markAt   time.Time
+	bytes    int64 // of the last milestone
+	notice   int64 // accepted when the notice to leave came; -1: none came
+	lastWord string
+}
+
+// ending is why the lease is over.
+type ending struct {
+	code string // lease_lost or revoked, as the program is told
+	exit Exit
+}
+
+func (e *ending) Error() string { return e.exit.Text }
+
+func newDesk(t record.Terms, say func(string, int64, string)) *desk {
+	return &desk{terms: t, say: say, wake: make(chan struct{}, 1), leave: make(chan struct{}), over: make(chan struct{}),
+		changed: make(chan struct{}), notice: -1, phase: startPhase(t), markAt: time.Now()}
+}
+
+// tell wakes everybody who waits for a change. The lock is held.
+func (d *desk) tell() {
+	close(d.changed)
+	d.changed = make(chan struct{})
+}
+
+// stepped notes that n steps are finished; false when that goes back. It is the one-way path of a step: no I/O.
+func (d *desk) stepped(n int64) bool {
+	now := time.Now()
+	d.mu.Lock()
+	if n < d.step {
+		d.mu.Unlock()
+		return false
+	}
+	d.pace.step(now, n-d.step)
+	d.step = n
+	if d.phase.name == "start" {
+		d.phase = phase{}
+		d.force++ // shrink the start's promise to the steps'
+	}
+	due := d.due(now)
+	d.mu.Unlock()
+	if due {
+		d.poke()
+	}
+	return true
+}
+
+// evidence notes progress that is no step: verified or acknowledged bytes, a finished file, a loop that waits.
+func (d *desk) evidence() {
+	d.mu.Lock()
+	due := d.due(time.Now())
+	d.mu.Unlock()
+	if due {
+		d.poke()
+	}
+}
+
+func (d *desk) poke() {
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
+// due says whether evidence that arrives now is worth a write. The lock is held.
+func (d *desk) due(now time.Time) bool {
+	if d.ended != nil || d.closing || now.Before(d.nextTry) {
+		return false
+	}
+	return len(d.pending) > 0 || d.forced < d.force || now.Sub(d.ackAt) >= d.lease.RenewAfter()
+}
+
+// fresh says whether the last acknowledged renewal is far enough from running out. The lock is held.
+func (d *desk) fresh(now time.Time) bool {
+	l := d.lease.Length()
+	return now.Sub(d.ackAt) < l-l/4
+}
+
+// quiet is for how long one-way steps suffice. The lock is held.
+func (d *desk) quiet() float64 {
+	return min(d.lease.Seconds, promise(d.terms, &d.pace, phase{}).Seconds) / 6
+}
+
+// await waits until cond holds (asked under the lock), the lease is over, or ctx ends. standing: who waits is a loop
+// that stands at its line, or the agent at the end of its work, so that waiting is evidence for as long as it lasts;
+// otherwise only a milestone that has arrived is.
+func (d *desk) await(ctx context.Context, standing bool, cond func(now time.Time) bool) error {
+	for {
+		d.mu.Lock()
+		end, ok, changed, arrived := d.ended, cond(time.Now()), d.changed, len(d.pending) > 0
+		d.mu.Unlock()
+		if end != nil {
+			return end
+		}
+		if ok {
+			return nil
+		}
+		if standing || arrived {
+			d.evidence()
+		}
+		select {
+		case <-changed:
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// verdict waits as the verdict rule says and answers an asking step.
+func (d *desk) verdict(ctx context.Context) (stepAnswer, error) {
+	if err := d.await(ctx, true, d.fresh); err != nil {
+		return stepAnswer{}, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.pace.pause(time.Now())
+	a := stepAnswer{OK: true, QuietS: d.quiet()}
+	if d.notice >= 0 {
+		stop := "yield"
+		a.Stop, a.Due = &stop, d.accepted == d.notice
+	}
+	if d.terms.MilestoneS > 0 && time.Since(d.markAt).Seconds() >= d.terms.MilestoneS {
+		a.Due = true
+	}
+	return a, nil
+}
+
+// enter declares a phase (name empty: back to steps) and returns when the lease covers it.
+func (d *desk) enter(ctx context.Context, ph phase) (quiet float64, err error) {
+	d.mu.Lock()
+	now := time.Now()
+	d.phase = ph
+	want := d.forced
+	switch left := d.lease.Length() - now.Sub(d.ackAt); {
+	case ph.name != "" && left-left/4 <= ph.expect:
+		d.force++
+		want = d.force
+	case ph.name == "" && d.lease.Seconds > 1.5*promise(d.terms, &d.pace, phase{}).Seconds:
+		d.force++ // shrink it soon; nobody waits for that
+	}
+	d.mu.Unlock()
+	if err := d.await(ctx, true, func(time.Time) bool { return d.forced >= want }); err != nil {
+		return 0, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.pace.pause(time.Now())
+	return d.quiet(), nil
+}
+
+// took notes an accepted milestone. It is called after the courier's Stage; the report may have come before.
+func (d *desk) took(step int64) {
+	d.mu.Lock()
+	d.accepted++
+	d.step = max(d.step, step)
+	d.markStep, d.markAt = step, time.Now()
+	d.pace.pause(d.markAt)
+	d.tell()
+	d.mu.Unlock()
+	d.evidence()
+}
+
+// reported takes a courier's report: what is complete waits for the keeper, what is not is settled.
+func (d *desk) reported(r courier.Report) {
+	d.mu.Lock()
+	d.bytes = r.Bytes
+	if r.Err == nil {
+		d.pending = append(d.pending, r)
+		d.tell() // whoever stands and waits is evidence enough to move the pointer; else the next step is
+	} else {
+		d.settle(false)
+	}
+	d.mu.Unlock()
+	if r.Err != nil {
+		d.say("milestone failed", r.Pointer.Step, r.Err.Error())
+	}
+}
+
+// pop takes the milestone off whose pointer was moved or refused. The lock is held.
+func (d *desk) pop() {
+	if len(d.pending) > 0 { // else the end has given it up meanwhile
+		d.pending = d.pending[1:]
+	}
+}
+
+// settle counts one milestone as named or failed. The lock is held.
+func (d *desk) settle(named bool) {
+	d.settled++
+	if !named {
+		d.failed++
+	}
+	if d.notice >= 0 && d.settled > d.notice {
+		select {
+		case <-d.leave:
+		default:
+			close(d.leave)
+		}
+	}
+	d.tell()
+}
+
+// drain waits until every accepted milestone is settled, and says which one the witness names.
+func (d *desk) drain(ctx context.Context, standing bool) (named, failed int64, err error) {
+	err = d.await(ctx, standing, func(time.Time) bool { return d.settled >= d.accepted && len(d.pending) == 0 })
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.named, d.failed, err
+}
+
+// leaving notes that the agent was asked to leave.
+func (d *desk) leaving() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.notice < 0 {
+		d.notice = d.accepted
+		d.tell()
+	}
+}
+
+// end notes that the lease is over; the first reason stays.
+func (d *desk) end(e *ending) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ended == nil {
+		d.ended = e
+		close(d.over)
+		d.tell()
+	}
+}
+
+// word keeps the program's own last words.
+func (d *desk) word(text string) {
+	if len(text) > maxErrorText {
+		text = text[len(text)-maxErrorText:]
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lastWord = text
+}
+
+// at is the highest step told.
+func (d *desk) at() int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.step
+}
+
+// record is the last version of the witness that surely is ours.
+func (d *desk) record() witness.Record {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.own
+}
+
+// settledRecord is record after the last milestone: what has not arrived by now is not waited for. Where a pointer
+// may still be on its way the record names none, so that nothing is built on the wrong one.
+func (d *desk) settledRecord() witness.Record {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.pending = nil
+	r := d.own
+	if !d.unknown.IsZero() {
+		r.Resume = nil
+	}
+	return r
+}

@@ -1,0 +1,69 @@
+package journal
+
+import (
+	"bytes"
+	"io"
+	"slices"
+)
+
+// shortest is the length from which a secret's value is looked for; shorter ones would mask ordinary words.
+const shortest = 6
+
+const mask = "[secret]"
+
+// Redactor masks secrets' values on their way to w, also where a value comes in two writes. Only exact values are
+// found: a program that encodes a secret before it prints it is not caught.
+type Redactor struct {
+	w       io.Writer
+	secrets [][]byte
+	keep    int // bytes that may be the start of a value
+	held    []byte
+}
+
+// NewRedactor masks the given values; values of fewer than six bytes, or with a line break, are not looked for.
+func NewRedactor(w io.Writer, values []string) *Redactor {
+	r := &Redactor{w: w}
+	for _, v := range values {
+		if len(v) >= shortest && !bytes.ContainsAny([]byte(v), "\r\n") {
+			r.secrets = append(r.secrets, []byte(v))
+			r.keep = max(r.keep, len(v)-1)
+		}
+	}
+	slices.SortFunc(r.secrets, func(a, b []byte) int { return len(b) - len(a) }) // the longest first
+	return r
+}
+
+// Text masks one text.
+func (r *Redactor) Text(s string) string { return string(r.clean([]byte(s))) }
+
+func (r *Redactor) clean(b []byte) []byte {
+	for _, s := range r.secrets {
+		b = bytes.ReplaceAll(b, s, []byte(mask))
+	}
+	return b
+}
+
+// Write passes p on, but for an unfinished line's end that may be the beginning of a value.
+func (r *Redactor) Write(p []byte) (int, error) {
+	if len(r.secrets) == 0 {
+		return r.w.Write(p)
+	}
+	b := r.clean(append(r.held, p...))
+	cut := len(b)
+	if line := bytes.LastIndexByte(b, '\n') + 1; cut-line > 0 {
+		cut = max(line, cut-r.keep)
+	}
+	r.held = bytes.Clone(b[cut:])
+	if cut > 0 {
+		_, _ = r.w.Write(b[:cut]) // a stream never fails
+	}
+	return len(p), nil
+}
+
+// Flush passes on what was held back.
+func (r *Redactor) Flush() {
+	if len(r.held) > 0 {
+		_, _ = r.w.Write(r.held) // a stream never fails
+		r.held = nil
+	}
+}
