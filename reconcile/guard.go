@@ -3,6 +3,7 @@ package reconcile
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/headway-run/headway/plan"
 	"github.com/headway-run/headway/runners/record"
@@ -16,6 +17,9 @@ const (
 	CodeNotFresh     = "NotFresh"
 	CodeNotComplete  = "NotComplete"
 )
+
+// allowStops begins every hint that names a trailer.
+const allowStops = "if they shall stop, say so in the commit message: "
 
 // pruneFloor is how many live works one commit may always stop.
 const pruneFloor = 3
@@ -49,7 +53,7 @@ func guard(d *Desired, force *inForce, live func(plan.Digest) bool) []Refusal {
 	case len(errs) == 0 && len(d.Plan.Jobs)+len(d.Plan.Frozen) == 0 && !d.AllowEmpty:
 		out = append(out, Refusal{Code: CodeEmptyPlan, Whole: true,
 			Text: fmt.Sprintf("the plan has no jobs (%s matched), so nothing is stopped", count(len(d.Plan.Files), "file", "files")),
-			Hint: "if everything shall stop, say so in the commit message: Allow-Empty: yes"})
+			Hint: allowStops + "Allow-Empty: yes"})
 	}
 	if len(errs) > 0 {
 		out = append(out, Refusal{Code: CodePlanErrors, Text: fmt.Sprintf("the plan has %s, so nothing is stopped until it has none", count(len(errs), "error", "errors")),
@@ -59,7 +63,12 @@ func guard(d *Desired, force *inForce, live func(plan.Digest) bool) []Refusal {
 		out = append(out, Refusal{Code: CodeNotFresh, Text: "the plan was not read afresh, so nothing is stopped",
 			Hint: "stops wait until the repository answers again"})
 	}
-	if r, refused := tooMany(d, force, gone, live); refused {
+	r, many := tooMany(d, force, gone, live)
+	switch {
+	case !many:
+	case len(out) > 0 && out[len(out)-1].Code == CodeEmptyPlan:
+		out[len(out)-1].Hint += " and " + strings.TrimPrefix(r.Hint, allowStops)
+	case !slices.ContainsFunc(out, func(r Refusal) bool { return r.Whole }):
 		out = append(out, r)
 	}
 	return out
@@ -94,7 +103,7 @@ func tooMany(d *Desired, force *inForce, gone []departing, live func(plan.Digest
 	}
 	return Refusal{Code: CodeTooManyStops, Whole: true,
 		Text: fmt.Sprintf("%d of %d live works would leave, at most %d may in one commit, so it is not followed%s", stops, all, limit, said),
-		Hint: fmt.Sprintf("if they shall stop, say so in the commit message: Allow-Stops: %d", stops)}, true
+		Hint: fmt.Sprintf(allowStops+"Allow-Stops: %d", stops)}, true
 }
 
 // leaving lists the works that are in force, and would not be with the desired plan. Pure.

@@ -170,7 +170,8 @@ func (p *pass) accept(ctx context.Context) error {
 			p.report.Accepted = p.report.Accepted && !changed
 		case moved:
 			// Another reconciler wrote first. What it accepted is in force; the next pass compares afresh.
-			p.base, p.report.Accepted = saved, p.report.Accepted && !changed
+			p.base = saved
+			p.report.Accepted = p.report.Accepted && saved.force.equal(next)
 			p.report.Next = nextSoon
 		default:
 			p.base = saved
@@ -180,7 +181,7 @@ func (p *pass) accept(ctx context.Context) error {
 	}
 	p.r.told[p.root] = note
 	if p.report.Accepted {
-		p.r.remember(p.d.Plan)
+		p.r.remember(p.d.Plan, p.base.force)
 		p.r.current = accepting{p.d.Plan, p.base.version, len(refusals) == 0}
 	}
 	return ctx.Err()

@@ -198,15 +198,21 @@ func (r *Reconciler) Check(ctx context.Context, d *Desired) ([]Refusal, error) {
 	return guard(d, p.base.force, p.live), nil
 }
 
-// remember keeps the jobs of the accepted plan, for the time when a later commit is refused.
-func (r *Reconciler) remember(pl *plan.Plan) {
+// remember keeps the jobs that are in force, for the time when a later commit is refused or has errors.
+func (r *Reconciler) remember(pl *plan.Plan, force *inForce) {
 	if r.current.plan == pl && len(r.jobs) > 0 {
 		return
 	}
-	r.jobs = make(map[plan.Digest]*plan.Job, len(pl.Jobs))
-	for i := range pl.Jobs {
-		r.jobs[pl.Jobs[i].Work] = &pl.Jobs[i]
+	jobs := make(map[plan.Digest]*plan.Job, len(pl.Jobs))
+	for _, j := range force.jobs() {
+		if old := r.jobs[j.Work]; old != nil {
+			jobs[j.Work] = old
+		}
 	}
+	for i := range pl.Jobs {
+		jobs[pl.Jobs[i].Work] = &pl.Jobs[i]
+	}
+	r.jobs = jobs
 }
 
 // jobOf finds a job that is in force and not in the desired plan; nil: it can't be read any more.
