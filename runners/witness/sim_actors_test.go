@@ -20,7 +20,7 @@ func within(ctx context.Context, d time.Duration) (context.Context, context.Canc
 // dispatcher judges silence by dice, which is as wrong as a clock can be, and launches zero, one or two workers.
 func dispatcher(ctx context.Context, a *actor) {
 	for range 5 {
-		time.Sleep(time.Duration(a.rng.IntN(3000)) * time.Millisecond)
+		a.rest(time.Duration(a.rng.IntN(3000)) * time.Millisecond)
 		seen, err := Read(ctx, a, a.w.work)
 		switch {
 		case errors.Is(err, ErrAbsent):
@@ -76,7 +76,7 @@ func launch(ctx context.Context, a *actor, dice int) {
 			delay = time.Duration(a.rng.IntN(60)) * time.Second
 		}
 		a.w.start(fmt.Sprintf("worker of dispatch %d", n), func(ctx context.Context, a *actor) {
-			time.Sleep(delay)
+			a.rest(delay)
 			worker(ctx, a, n)
 		})
 	}
@@ -87,7 +87,7 @@ func operator(ctx context.Context, a *actor) {
 	if a.rng.IntN(2) == 0 {
 		return
 	}
-	time.Sleep(time.Duration(a.rng.IntN(9000)) * time.Millisecond)
+	a.rest(time.Duration(a.rng.IntN(9000)) * time.Millisecond)
 	page, err := a.List(ctx, record.DispatchPrefix(a.w.work), "", 0)
 	if err != nil {
 		return
@@ -110,7 +110,7 @@ func worker(ctx context.Context, a *actor, dispatch int64) {
 		return
 	}
 	for range 12 {
-		time.Sleep(time.Duration(a.rng.IntN(2000)) * time.Millisecond)
+		a.rest(time.Duration(a.rng.IntN(2000)) * time.Millisecond)
 		at := h.Seen().Record.Resume
 		if at != nil && at.Step >= simMilestones*10 {
 			break

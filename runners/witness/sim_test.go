@@ -146,6 +146,9 @@ func (a *actor) List(ctx context.Context, prefix, after string, limit int) (*buc
 	return got, nil
 }
 
+// rest lets the bubble's time pass for one actor.
+func (a *actor) rest(d time.Duration) { time.Sleep(d) }
+
 // pick takes the next request, or a late one; nil: nobody waits.
 func (w *world) pick() *request {
 	w.mu.Lock()
