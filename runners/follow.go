@@ -221,8 +221,11 @@ func (f *follower) before(ctx context.Context, prefix string, at Cursor) (string
 		return start, page.Items[0].Size, nil
 	}
 	found, _, err := from(offset)
-	if err != nil || found == offset {
-		return record.SegmentKey(prefix, offset-1), err
+	if err != nil {
+		return "", err
+	}
+	if found == offset {
+		return f.at(prefix, offset), nil
 	}
 	low, high := int64(0), offset-1 // the highest start below offset is searched
 	best, end := int64(-1), int64(0)
@@ -235,7 +238,7 @@ func (f *follower) before(ctx context.Context, prefix string, at Cursor) (string
 		case start >= 0 && start < offset:
 			best, end = start, start+size
 			if end == offset {
-				return record.SegmentKey(prefix, offset-1), nil
+				return f.at(prefix, offset), nil
 			}
 			low = start + 1
 		default:
@@ -243,12 +246,18 @@ func (f *follower) before(ctx context.Context, prefix string, at Cursor) (string
 		}
 	}
 	if best < 0 || end <= offset {
-		return record.SegmentKey(prefix, offset-1), nil
+		return record.SegmentKey(prefix, offset-1), nil // nothing holds it: what comes next is looked for anew
 	}
-	if best == 0 {
-		return prefix, nil
+	return f.at(prefix, best), nil
+}
+
+// at notes where the wanted segment starts, for the next time, and returns the key before it.
+func (f *follower) at(prefix string, start int64) string {
+	f.chunk.Next.Segment = start
+	if start == 0 {
+		return prefix
 	}
-	return record.SegmentKey(prefix, best-1), nil
+	return record.SegmentKey(prefix, start-1)
 }
 
 // split turns the gathered bytes into lines.

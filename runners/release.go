@@ -1,9 +1,11 @@
 package runners
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/headway-run/headway/runners/record"
@@ -61,15 +63,15 @@ func ask(ctx context.Context, r Runner, e Dispatch, work string) (Release, error
 	platform := e.Claim.Platform
 	var handles []json.RawMessage
 	if e.Receipt != nil && e.Receipt.OK {
-		handles = append(handles, e.Receipt.Handle)
+		handles = append(handles, compact(e.Receipt.Handle))
 	}
 	listed, canList, err := running(ctx, r, platform)
 	if err != nil { // with a list that failed a twin could be missed: nothing may be called closed
 		return Release{}, err
 	}
 	for _, l := range listed { // a launch may have started twice, or without a receipt
-		if l.Work == work && l.Dispatch == e.N && (len(handles) == 0 || string(l.Handle) != string(handles[0])) {
-			handles = append(handles, l.Handle)
+		if l.Work == work && l.Dispatch == e.N && !slices.ContainsFunc(handles, func(h json.RawMessage) bool { return string(h) == string(compact(l.Handle)) }) {
+			handles = append(handles, compact(l.Handle))
 		}
 	}
 	if len(handles) == 0 {
@@ -94,6 +96,15 @@ func ask(ctx context.Context, r Runner, e Dispatch, work string) (Release, error
 		}
 	}
 	return out, nil
+}
+
+// compact is a handle without the blanks that a record puts into it, so that two can be compared.
+func compact(h json.RawMessage) json.RawMessage {
+	var b bytes.Buffer
+	if json.Compact(&b, h) != nil {
+		return h // no JSON: the runner says what is wrong with it
+	}
+	return b.Bytes()
 }
 
 // keep writes an answer that says something new.
