@@ -19,7 +19,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple, Type, Union
 from . import _wire
 from ._errors import HeadwayError, RunOver, RunYielded
 
-_SPARE = 0.1  # seconds between two one-way steps: more often says nothing more, and each wakes the agent
+_SPARE = 0.25  # seconds between two one-way steps: more often says nothing more, and each wakes the agent
 _MAX_ERROR = 10_000  # characters of a traceback that are kept, from its end; six bytes each at worst fit a line
 _MAX_TEXT = 1000  # characters of a noted text
 _MAX_PHASE = 86400.0  # seconds
@@ -73,6 +73,9 @@ class Run:
         Raises LeaseLost or RunRevoked when the run is over, RunYielded when the place was wanted back and a milestone
         has been handed over since.
         """
+        if n >= self._n and type(n) is int and monotonic() < self._next:
+            self._n = n  # all that happens in most calls: nothing that could matter to a wrong process or thread
+            return
         if self._pid != getpid():
             return
         if self._thread != get_ident():
@@ -114,15 +117,19 @@ class Run:
             self._be_quiet(now, answer)
             self._due = self._due or answer.get("due") is True
             if answer.get("stop"):
-                self._stop, self._due = str(answer["stop"]), True
+                self._stop, self._due, self._next = str(answer["stop"]), True, 0
         except RunOver as over:
-            self._over = over
+            self._end(over)
             raise
+
+    def _end(self, over: BaseException) -> None:
+        """From now on every call raises this."""
+        self._over, self._next = over, 0
 
     def _be_quiet(self, since: float, answer: _wire.Message) -> None:
         """Steps need not ask for as long as an answer says, counted from before it was asked for."""
         self._quiet_until = since + _wire.number(answer, "quiet_s", 0)
-        self._next = min(since + _SPARE, self._quiet_until)
+        self._next = 0 if self._stop else min(since + _SPARE, self._quiet_until)
 
     def _unsaid(self) -> bytes:
         """The step that the agent does not know of yet, as a line to send before whatever comes next."""
@@ -197,7 +204,7 @@ class Run:
             if self._conn.offer(self._unsaid() + line):
                 self._said = self._n
         except RunOver as over:
-            self._over = over
+            self._end(over)
             raise
 
     def phase(self, name: str, expect: Union[str, float]) -> "_Phase":
@@ -265,7 +272,8 @@ class Run:
                 self._last_words("".join(traceback.format_exception(kind, error, tb)))
         finally:
             self._conn.close()
-            self._conn, self._over = None, self._over or HeadwayError("usage", "the run has ended: attach again")
+            self._conn = None
+            self._end(self._over or HeadwayError("usage", "the run has ended: attach again"))
 
     def close(self) -> None:
         """The end of the block, for callers that cannot have one."""
@@ -290,7 +298,7 @@ class Run:
             assert self._conn is not None
             self._conn.send(self._unsaid() + _wire.encode({"op": "error", "text": text}))
         except RunOver as over:
-            self._over = over
+            self._end(over)
 
     def _ask(self, message: _wire.Message) -> _wire.Message:
         assert self._conn is not None
@@ -298,7 +306,7 @@ class Run:
             unsaid, self._said = self._unsaid(), self._n
             return self._conn.ask(unsaid + _wire.encode(message))
         except RunOver as over:
-            self._over = over
+            self._end(over)
             raise
 
     def _here(self) -> bool:
