@@ -14,6 +14,7 @@ func (l *loader) check(e *entry) {
 	before := l.ps.errors
 	j := &e.job
 	switch {
+	case e.bad["run"]:
 	case e.has("run") && len(strings.TrimSpace(j.Run)) == 0:
 		l.fail(e, e.at("run"), "BadValue", "run is empty", "a command line", "")
 	case !e.has("run") && e.frozen == "" && !l.broken[e.file]:
@@ -33,6 +34,9 @@ func (l *loader) check(e *entry) {
 
 func (l *loader) checkLadder(e *entry) {
 	j := &e.job
+	if e.bad["on"] || l.defaults.bad["on"] && !e.has("on") {
+		return
+	}
 	if len(j.On) == 0 {
 		if !e.has("on") && e.frozen == "" && !l.broken[e.file] {
 			l.fail(e, e.namePo, "Missing", "job "+show(e.name)+" names no platform", "on: [PLATFORM, …]", "or say it for all jobs under `defaults` in "+ConfigFile)
@@ -71,6 +75,9 @@ func (l *loader) lookup(provider, name string) (flops.Match, error) {
 
 func (l *loader) checkGPU(e *entry) {
 	g := &e.job.GPU
+	if e.bad["gpu.any"] {
+		return
+	}
 	if len(g.Any) == 0 {
 		for _, f := range []string{"gpu.count", "gpu.dtype"} {
 			if e.has(f) && !e.has("gpu.any") {
@@ -79,7 +86,7 @@ func (l *loader) checkGPU(e *entry) {
 		}
 		return
 	}
-	pos := e.at("gpu.any")
+	pos, before := e.at("gpu.any"), l.ps.errors
 	for _, name := range g.Any {
 		m, err := l.lookup("", name)
 		var unknown *flops.UnknownGPUError
@@ -96,7 +103,9 @@ func (l *loader) checkGPU(e *entry) {
 		}
 		l.checkMode(e, name, m)
 	}
-	l.checkOffers(e)
+	if l.ps.errors == before {
+		l.checkOffers(e)
+	}
 }
 
 // checkMode refuses a math mode that a card lacks. A card whose peaks are not known at all is only warned about.
@@ -144,9 +153,9 @@ func (l *loader) checkOffers(e *entry) {
 			offered = append(offered, name+": "+offer)
 		}
 	}
-	what := "none of its platforms offers a card"
+	what := "a platform that does"
 	if len(offered) > 0 {
-		what = "cards that a platform of its ladder offers (" + clip(strings.Join(offered, ", ")) + ")"
+		what = "one of " + clip(strings.Join(offered, ", "))
 	}
 	l.ps.refuse(e.at("gpu.any"), "NotOffered", "no platform of "+show(strings.Join(e.job.On, ", "))+" offers "+strings.Join(e.job.GPU.Any, " or "),
 		what, "add a platform to on, or the card to gpu of a platform in "+ConfigFile)

@@ -149,6 +149,8 @@ func (d *decoder) store(n *node, f *Field) (string, bool) {
 	case s == "embedded":
 		return s, true
 	case err != nil:
+	case looksSecret(s) != "":
+		return "", false // reported
 	case u.User != nil:
 		d.refuse(n, "InlineSecret", "store has a user name or password in it", "a URL without", "credentials come from the environment")
 		return "", false

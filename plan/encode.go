@@ -90,6 +90,9 @@ func (j *Job) object(parts []part) []byte {
 	return append(b, '}')
 }
 
+// shortEscapes are the control characters that JSON writes with one letter. (Table of values.)
+var shortEscapes = [' ']byte{'\b': 'b', '\t': 't', '\n': 'n', '\f': 'f', '\r': 'r'}
+
 const hexDigits = "0123456789abcdef"
 
 func appendString(b []byte, s string) []byte {
@@ -98,6 +101,8 @@ func appendString(b []byte, s string) []byte {
 		switch {
 		case r == '"' || r == '\\':
 			b = append(b, '\\', byte(r))
+		case r < ' ' && shortEscapes[r] != 0:
+			b = append(b, '\\', shortEscapes[r])
 		case r < ' ':
 			b = append(b, '\\', 'u', '0', '0', hexDigits[r>>4], hexDigits[r&15])
 		default:

@@ -24,6 +24,7 @@ type entry struct {
 	work    map[string]flops.Value
 	workPos map[string]Pos
 
+	bad     map[string]bool // leaves whose value was refused: nothing more is said about them
 	members map[string]bool // names that the matrix makes, once somebody asked
 
 	frozen   string // why it must not be acted on; "" while all is well
@@ -96,7 +97,14 @@ func (d *decoder) fields(n *node, f *Field, prefix string, known []string, e *en
 
 func (d *decoder) leaf(i int, v *node, e *entry) {
 	e.pos[i] = spot{int32(d.index), int32(v.Line), int32(v.Column)}
+	before := d.ps.errors
 	leaves[i].set(d, v, &leaves[i].Field, e)
+	if d.ps.errors > before || isNull(v) {
+		if e.bad == nil {
+			e.bad = make(map[string]bool)
+		}
+		e.bad[leaves[i].Name] = true
+	}
 }
 
 // inherit copies what src has and e does not say itself.

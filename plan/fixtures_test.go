@@ -1,5 +1,7 @@
 package plan
 
+import "strings"
+
 // specConfig and specPlan are the example of the format's description.
 const specConfig = `headway: v1
 store: s3://acme-headway/team-a
@@ -99,4 +101,12 @@ func specTree(more map[string]string) *MemTree {
 		}
 	}
 	return NewMemTree(files)
+}
+
+// renamed replaces pairs of texts, in order.
+func renamed(s string, pairs ...string) string {
+	for i := 0; i < len(pairs); i += 2 {
+		s = strings.ReplaceAll(s, pairs[i], pairs[i+1])
+	}
+	return s
 }

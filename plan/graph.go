@@ -12,7 +12,7 @@ func (l *loader) connect() {
 	l.groups = make(map[string][]int)
 	for i := range l.jobs {
 		j := &l.jobs[i]
-		if k, twice := l.index[j.Name]; twice {
+		if k, twice := l.index[j.Name]; twice && l.owner[k].name != l.owner[i].name { // else it was reported before
 			a, b := l.owner[k], l.owner[i]
 			l.fail(b, b.namePo, "DuplicateJob", "the matrix makes job "+show(j.Name)+", which is also in "+a.namePo.String(), "each name once", "rename one of them")
 			l.fail(a, a.namePo, "DuplicateJob", "job "+show(j.Name)+" is also made by the matrix in "+b.namePo.String(), "each name once", "rename one of them")

@@ -63,7 +63,7 @@ func parse(file string, data []byte) (root *node, ps problems) {
 	var doc, second node
 	switch err := d.Decode(&doc); {
 	case errors.Is(err, io.EOF):
-		ps.refuse(Pos{File: file}, "EmptyFile", "the file holds nothing", "a mapping", "write it or delete the file")
+		ps.refuse(Pos{File: file, Line: 1, Col: 1}, "EmptyFile", "the file holds nothing", "a mapping", "write it or delete the file")
 		return nil, ps
 	case err != nil:
 		ps.syntax(file, data, err)
@@ -114,6 +114,21 @@ type structure struct {
 	file string
 	ps   *problems
 	deep bool
+	refs int // anchors and aliases
+}
+
+// maxRefs bounds how many anchors and aliases of one file are reported: a bomb is made of them.
+const maxRefs = 5
+
+func (c *structure) ref(n *node, code, text string) {
+	if c.refs++; c.refs > maxRefs {
+		return
+	}
+	hint := "use `like` to copy a job"
+	if c.refs == maxRefs {
+		hint += "; there may be more of them"
+	}
+	c.refuse(n, code, text, "no "+strings.ToLower(code)+first(code == "Alias", "es", "s"), hint)
 }
 
 // check walks n, the value of key, at a depth.
@@ -126,14 +141,14 @@ func (c *structure) check(n *node, key string, depth int) {
 		return
 	}
 	if n.Anchor != "" {
-		c.refuse(n, "Anchor", "anchor &"+clip(n.Anchor), "no anchors", "use `like` to copy a job")
+		c.ref(n, "Anchor", "anchor &"+clip(n.Anchor))
 	}
 	if isTagged(n) {
 		c.refuse(n, "Tag", "tag "+clip(n.Tag), "no tags", "quote the value if it must be text")
 	}
 	switch n.Kind {
 	case aliasNode:
-		c.refuse(n, "Alias", "alias *"+clip(n.Value), "no aliases", "use `like` to copy a job")
+		c.ref(n, "Alias", "alias *"+clip(n.Value))
 	case scalarNode:
 		if isNull(n) && !isTagged(n) {
 			c.refuse(n, "Null", strings.TrimPrefix(key+": ", ": ")+"no value", "a value", "write one or leave the key out")

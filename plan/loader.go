@@ -27,6 +27,7 @@ type loader struct {
 	plan    *Plan
 	config  Config
 	planPos []Pos // of config.Plans
+	unsure  bool  // headway.yaml has an error: where and how to run is in doubt, so every job is frozen
 
 	defaults *entry
 	files    []planFile
@@ -91,6 +92,7 @@ func (l *loader) readConfig() bool {
 	l.defaults = &entry{pos: make([]spot, len(leaves)), from: l}
 	l.config, l.planPos = d.config(root, l.defaults)
 	l.merge(*mine)
+	l.unsure = l.ps.bad()
 	return len(l.config.Plans) > 0
 }
 
@@ -214,7 +216,9 @@ func (l *loader) estimate() int {
 	for _, e := range l.entries {
 		m := 1
 		for _, a := range e.axes {
-			m = min(m*len(a.values), MaxMatrix)
+			if m *= len(a.values); m > MaxMatrix {
+				m = 0 // it will be refused
+			}
 		}
 		n += m
 	}
@@ -282,6 +286,9 @@ func (l *loader) collect() {
 	for _, e := range l.entries {
 		if l.broken[e.file] {
 			e.freeze("its file has an error")
+		}
+		if l.unsure {
+			e.freeze(ConfigFile + " has an error")
 		}
 		if e.frozen == "" {
 			continue

@@ -341,7 +341,7 @@ func parseMoney(s string) (Money, bool) {
 // looksBool lists what one YAML reader or another takes for a truth value.
 func looksBool(s string) bool {
 	switch s {
-	case "y", "Y", "n", "N", "yes", "Yes", "YES", "no", "No", "NO", "on", "On", "ON", "off", "Off", "OFF",
+	case "yes", "Yes", "YES", "no", "No", "NO", "on", "On", "ON", "off", "Off", "OFF",
 		"true", "True", "TRUE", "false", "False", "FALSE":
 		return true
 	}

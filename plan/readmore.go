@@ -79,8 +79,11 @@ func list[T any](d *decoder, n *node, f *Field, what string, read func(*node) (T
 
 // unique refuses a value that a list has twice.
 func (d *decoder) unique(n *node, f *Field, got []string, ok bool) ([]string, bool) {
+	seen := make(map[string]bool, len(got))
 	for i, s := range got {
-		if ok && slices.Contains(got[:i], s) {
+		twice := seen[s]
+		seen[s] = true
+		if ok && twice {
 			d.refuse(n.Content[i], "Twice", f.Name+" has "+show(s)+" twice", "each once", "")
 			return nil, false
 		}
@@ -127,8 +130,10 @@ func (d *decoder) needList(n *node, f *Field) []need {
 		s, ok := d.jobName(m, f)
 		return need{s, at(d.file, m)}, ok
 	})
-	for i, a := range got {
-		if slices.ContainsFunc(got[:i], func(b need) bool { return a.name == b.name }) {
+	seen := make(map[string]bool, len(got))
+	for _, a := range got {
+		twice := seen[a.name]
+		if seen[a.name] = true; twice {
 			d.ps.refuse(a.pos, "Twice", f.Name+" has "+show(a.name)+" twice", "each once", "")
 		}
 	}
