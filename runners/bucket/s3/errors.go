@@ -93,7 +93,7 @@ func codeOf(op string, c bucket.Cond, a answer) bucket.Code {
 // absence reads a 404. Only the store's own word for an absent key is believed: a gateway, a proxy or a wrong endpoint
 // says 404 too, and must not make a lease look free.
 func absence(op string, swap bool, code string) bucket.Code {
-	if code != "NoSuchKey" && code != "NotFound" {
+	if code != "NoSuchKey" { // the SDK says NotFound for a 404 without a document
 		return bucket.Unknown
 	}
 	switch {
