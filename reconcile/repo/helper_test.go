@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -20,12 +21,16 @@ import (
 	"github.com/go-git/go-git/v5"
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/cache"
+	"github.com/go-git/go-git/v5/plumbing/format/packfile"
 	"github.com/go-git/go-git/v5/plumbing/format/pktline"
 	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
+	"github.com/go-git/go-git/v5/plumbing/storer"
 	"github.com/go-git/go-git/v5/plumbing/transport"
 	"github.com/go-git/go-git/v5/plumbing/transport/server"
+	"github.com/go-git/go-git/v5/storage"
 	"github.com/go-git/go-git/v5/storage/filesystem"
+	"github.com/go-git/go-git/v5/storage/memory"
 
 	"github.com/headway-run/headway/plan"
 )
@@ -34,8 +39,9 @@ import (
 type origin struct {
 	t   testing.TB
 	dir string
-	st  *filesystem.Storage
+	st  storage.Storer
 	n   int // commits made, for distinct times
+	has map[plumbing.Hash]bool
 }
 
 // file is one entry of a commit: content, or the target of a link, or the id of a submodule.
@@ -56,7 +62,7 @@ func files(kv ...string) map[string]file {
 
 func newOrigin(t testing.TB) *origin {
 	t.Helper()
-	o := &origin{t: t, dir: filepath.Join(t.TempDir(), "origin.git")}
+	o := &origin{t: t, dir: filepath.Join(t.TempDir(), "origin.git"), has: map[plumbing.Hash]bool{}}
 	o.st = filesystem.NewStorage(osfs.New(o.dir), cache.NewObjectLRUDefault())
 	if _, err := git.Init(o.st, nil); err != nil {
 		t.Fatal(err)
@@ -74,6 +80,9 @@ func (o *origin) head(branch string) {
 
 func (o *origin) object(t plumbing.ObjectType, b []byte) plumbing.Hash {
 	o.t.Helper()
+	if h := plumbing.ComputeHash(t, b); o.has[h] {
+		return h
+	}
 	e := &plumbing.MemoryObject{}
 	e.SetType(t)
 	if _, err := e.Write(b); err != nil {
@@ -83,7 +92,27 @@ func (o *origin) object(t plumbing.ObjectType, b []byte) plumbing.Hash {
 	if err != nil {
 		o.t.Fatal(err)
 	}
+	o.has[h] = true
 	return h
+}
+
+// packed writes the objects of many files as one pack, where single ones would take long.
+func (o *origin) packed(content map[string]file) {
+	o.t.Helper()
+	disk, mem := o.st, memory.NewStorage()
+	o.st = mem
+	o.tree(content)
+	o.st = disk
+	w, err := disk.(storer.PackfileWriter).PackfileWriter()
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	if _, err := packfile.NewEncoder(w, mem, false).Encode(slices.Collect(maps.Keys(mem.Objects)), 0); err != nil {
+		o.t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		o.t.Fatal(err)
+	}
 }
 
 // tree writes the objects of nested files and returns the root's id.

@@ -12,7 +12,6 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/filemode"
-	"github.com/go-git/go-git/v5/plumbing/format/gitignore"
 	"github.com/go-git/go-git/v5/plumbing/format/index"
 
 	"github.com/headway-run/headway/plan"
@@ -21,8 +20,8 @@ import (
 // scan finds out which files a WorkTree has.
 type scan struct {
 	w     *WorkTree
-	above []gitignore.Pattern // rules of the folders above, and of info/exclude
-	under map[string]bool     // folders that hold something tracked
+	above []rule          // rules of the folders above, and of info/exclude
+	under map[string]bool // folders that hold something tracked
 	files int
 }
 
@@ -61,18 +60,6 @@ func (s *scan) rules() error {
 	return nil
 }
 
-func parseIgnore(b []byte, domain []string) []gitignore.Pattern {
-	var out []gitignore.Pattern
-	for line := range strings.Lines(string(b)) {
-		line = strings.TrimRight(line, "\r\n")
-		if strings.TrimSpace(line) == "" || line[0] == '#' {
-			continue
-		}
-		out = append(out, gitignore.ParsePattern(line, domain))
-	}
-	return out
-}
-
 // full is a path's elements below the root of the Git work tree.
 func (s *scan) full(p string) []string {
 	return strings.Split(path.Join(s.w.prefix, p), "/")
@@ -80,7 +67,7 @@ func (s *scan) full(p string) []string {
 
 // folder lists one folder and all below it into the WorkTree, and reports whether it holds anything. In an ignored
 // one only what is tracked counts.
-func (s *scan) folder(dir string, ignored bool, rules []gitignore.Pattern) (bool, error) {
+func (s *scan) folder(dir string, excluded bool, rules []rule) (bool, error) {
 	names, err := s.list(dir)
 	if err != nil {
 		return false, err
@@ -99,10 +86,9 @@ func (s *scan) folder(dir string, ignored bool, rules []gitignore.Pattern) (bool
 		}
 		rules = append(slices.Clip(rules), parseIgnore(b[:n], domain)...)
 	}
-	match := gitignore.NewMatcher(rules)
 	list := []plan.Entry{}
 	for _, d := range names {
-		e, ok, err := s.entry(path.Join(dir, d.Name()), d, ignored, rules, match)
+		e, ok, err := s.entry(path.Join(dir, d.Name()), d, excluded, rules)
 		if err != nil {
 			return false, err
 		}
@@ -131,7 +117,7 @@ func (s *scan) list(dir string) ([]fs.DirEntry, error) {
 }
 
 // entry decides about one name of a folder.
-func (s *scan) entry(p string, d fs.DirEntry, ignored bool, rules []gitignore.Pattern, match gitignore.Matcher) (plan.Entry, bool, error) {
+func (s *scan) entry(p string, d fs.DirEntry, excluded bool, rules []rule) (plan.Entry, bool, error) {
 	e := plan.Entry{Name: d.Name(), Size: -1}
 	if s.files++; s.files > maxFiles {
 		return e, false, &Error{Class: TooLarge, Text: fmt.Sprintf("%s has more than %d files", s.w.dir, maxFiles), Hint: "put data outside, or into .gitignore"}
@@ -140,7 +126,7 @@ func (s *scan) entry(p string, d fs.DirEntry, ignored bool, rules []gitignore.Pa
 		return e, false, nil
 	}
 	tracked := s.w.index[p]
-	out := s.w.Git() && (ignored || match.Match(s.full(p), d.IsDir()))
+	out := s.w.Git() && (excluded || ignored(rules, s.full(p), d.IsDir()))
 	switch {
 	case d.IsDir():
 		if out && !s.under[p] && tracked == nil {
@@ -167,7 +153,7 @@ func (s *scan) entry(p string, d fs.DirEntry, ignored bool, rules []gitignore.Pa
 }
 
 // below decides about a folder.
-func (s *scan) below(p string, e plan.Entry, tracked *index.Entry, out bool, rules []gitignore.Pattern) (plan.Entry, bool, error) {
+func (s *scan) below(p string, e plan.Entry, tracked *index.Entry, out bool, rules []rule) (plan.Entry, bool, error) {
 	e.Kind = plan.KindDir
 	if s.w.Git() {
 		_, err := s.w.root.Lstat(filepath.FromSlash(path.Join(p, ".git")))
