@@ -206,8 +206,8 @@ func (s *server) handle(ctx context.Context, c *conn, r *request) (any, error) {
 	}
 	switch r.Op {
 	case "step":
-		if !s.d.stepped(r.N) {
-			return nil, badRequest("step %d after step %d: steps never go back", r.N, s.d.at())
+		if !s.d.stepped(*r.N) {
+			return nil, badRequest("step %d after step %d: steps never go back", *r.N, s.d.at())
 		}
 		if r.Ask {
 			return orNil(s.d.verdict(ctx))
@@ -221,9 +221,6 @@ func (s *server) handle(ctx context.Context, c *conn, r *request) (any, error) {
 		ph := phase{}
 		if r.Op == "phase" {
 			ph = phase{journal.Bound(r.Name, 64), time.Duration(r.ExpectS * float64(time.Second))}
-			if ph.name == "" {
-				ph.name = "phase"
-			}
 		}
 		quiet, err := s.d.enter(ctx, ph)
 		return orNil(answer{OK: true, QuietS: &quiet}, err)

@@ -25,7 +25,7 @@ type request struct {
 	Protocol int            `json:"protocol"`
 	Client   string         `json:"client"`
 	PID      int64          `json:"pid"`
-	N        int64          `json:"n"`
+	N        *int64         `json:"n"`
 	Ask      bool           `json:"ask"`
 	Step     int64          `json:"step"`
 	Path     string         `json:"path"`
@@ -58,7 +58,7 @@ func badRequest(format string, args ...any) *refusal {
 // could be read, so that a one-way line is never answered.
 func parseLine(line []byte) (r request, err error) {
 	if n, ok := plainStep(line); ok {
-		return request{Op: "step", N: n}, nil
+		return request{Op: "step", N: &n}, nil
 	}
 	if len(line) > maxLine {
 		return r, &refusal{Code: "bad_request", Text: fmt.Sprintf("a line of more than %d bytes", maxLine), Hang: true}
@@ -101,8 +101,8 @@ func (r *request) check() error {
 			return &refusal{Code: "protocol", Text: fmt.Sprintf("protocol %d, this agent speaks %d", r.Protocol, protocolVersion), Hang: true}
 		}
 	case "step":
-		if r.N < 0 || r.N > maxStep {
-			return badRequest("step %d is out of range", r.N)
+		if r.N == nil || *r.N < 0 || *r.N > maxStep {
+			return badRequest("a step needs n, the steps finished so far, 0 to 2^53")
 		}
 	case "milestone":
 		if r.Step < 0 || r.Step > maxStep {
@@ -112,6 +112,9 @@ func (r *request) check() error {
 			return badRequest("a milestone needs the path of a finished file or folder")
 		}
 	case "phase":
+		if r.Name == "" {
+			return badRequest("a phase needs a name")
+		}
 		if !(r.ExpectS >= 0 && r.ExpectS <= maxExpect) {
 			return badRequest("expect_s %g: expected 0 to %g seconds", r.ExpectS, maxExpect)
 		}

@@ -58,8 +58,8 @@ func Measure(ctx context.Context) map[string]string {
 	if contained() {
 		f[Container] = "yes"
 	}
-	if out := ask(ctx, 5*time.Second, "python3", "-c", "import platform; print(platform.python_version())"); out != "" {
-		put(Python, out)
+	if v, ok := strings.CutPrefix(ask(ctx, 5*time.Second, "python3", "-V"), "Python "); ok { // no import: it is quick
+		put(Python, v)
 	}
 	for k, v := range gpu(ctx) {
 		put(k, v)
