@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	smithy "github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
@@ -19,7 +21,41 @@ import (
 type answer struct {
 	status int    // 0: none came
 	code   string // of the error document; "" when there was none
+	text   string // of the error document: the server's own words
+	id     string // of the request, for the provider's support
 	header http.Header
+}
+
+// cause is the SDK's error in one line. Unwrap leads to the whole.
+type cause struct {
+	line string
+	err  error
+}
+
+func (c *cause) Error() string { return c.line }
+func (c *cause) Unwrap() error { return c.err }
+
+// brief says what a failed call met: the server's status, code and words (bounded, quoted: they may be anybody's), or how
+// the connection failed.
+func (a answer) brief(err error) *cause {
+	if a.status == 0 {
+		line := err.Error()
+		if u, ok := errors.AsType[*url.Error](err); ok {
+			line = u.Err.Error()
+		}
+		return &cause{line, err}
+	}
+	line := fmt.Sprintf("%d %s", a.status, http.StatusText(a.status))
+	if a.code != "" {
+		line += fmt.Sprintf(", %.60q", a.code)
+	}
+	if a.text != "" {
+		line += fmt.Sprintf(": %.300q", a.text)
+	}
+	if a.id != "" {
+		line += fmt.Sprintf(", request %.60q", a.id)
+	}
+	return &cause{line, err}
 }
 
 // classify turns an error of the SDK into one of the port: by status first, by code second. What it does not know is
@@ -33,11 +69,14 @@ func (b *Bucket) classify(ctx context.Context, op, key string, c bucket.Cond, er
 		}
 	}
 	if e, ok := errors.AsType[smithy.APIError](err); ok {
-		a.code = e.ErrorCode()
+		a.code, a.text = e.ErrorCode(), e.ErrorMessage()
 	}
-	e := &bucket.Error{Op: op, Key: key, Code: codeOf(op, c, a), Err: err}
-	if cause := context.Cause(ctx); cause != nil && a.status == 0 {
-		e.Err = fmt.Errorf("%w: %w", cause, err)
+	if r, ok := errors.AsType[*awshttp.ResponseError](err); ok {
+		a.id = r.ServiceRequestID()
+	}
+	e := &bucket.Error{Op: op, Key: key, Code: codeOf(op, c, a), Err: a.brief(err)}
+	if ended := context.Cause(ctx); ended != nil && a.status == 0 {
+		e.Err = fmt.Errorf("%w: %w", ended, e.Err)
 	}
 	e.Hint = b.hint(e.Code, a, err)
 	return e
@@ -148,7 +187,7 @@ func deniedHint(a answer) string {
 	case "RequestTimeTooSkewed":
 		s := "this machine's clock is wrong"
 		if d := headerDate(a.header); !d.IsZero() {
-			s += fmt.Sprintf(" by %s", time.Since(d).Round(time.Second))
+			s += fmt.Sprintf(" by %s", time.Since(d).Round(time.Minute))
 		}
 		return s + "; signatures allow 15 minutes"
 	case "InvalidAccessKeyId", "XAdminUserNotFound":

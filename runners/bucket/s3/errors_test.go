@@ -137,3 +137,18 @@ func TestRefusedConfigs(t *testing.T) {
 		}
 	}
 }
+
+// TestOneLine: the server's words are anybody's, and stay one bounded, quoted line.
+func TestOneLine(t *testing.T) {
+	_, b := record(t, false, s3.Config{}, failing(403, "Bad\x1b[31m\nCode"+strings.Repeat("x", 5_000)))
+	_, err := b.Put(t.Context(), "k", strings.NewReader("x"), bucket.IfAbsent())
+	if err == nil || len(err.Error()) > 800 || strings.ContainsAny(err.Error(), "\x1b\n") {
+		t.Errorf("%d bytes: %.900q", len(err.Error()), err)
+	}
+	_, b = record(t, false, s3.Config{}, failing(403, "AccessDenied"))
+	_, err = b.Put(t.Context(), "k", strings.NewReader("x"), bucket.IfAbsent())
+	const want = `store: put k: Denied: 403 Forbidden, "AccessDenied": "words" (these credentials must be allowed to get, put, list and delete below the prefix)`
+	if err == nil || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+}
