@@ -3,12 +3,14 @@ package witness
 import (
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/headway-run/headway/runners/record"
 )
 
 // judge holds every write that lands against the invariants. It knows nothing of the code under test but the records.
 type judge struct {
+	mu      sync.Mutex
 	w       *world
 	seed    uint64
 	last    *Record           // the witness as it is
@@ -31,18 +33,42 @@ func (j *judge) fail(invariant, format string, args ...any) {
 	}
 }
 
+// found is the first broken invariant.
+func (j *judge) found() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.broken
+}
+
+// stop ends the judgement: the world comes down.
+func (j *judge) stop() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.over = true
+}
+
 func (j *judge) state() State {
+	j.mu.Lock()
+	defer j.mu.Unlock()
 	if j.last == nil {
 		return ""
 	}
 	return j.last.State
 }
 
-// deleted begins another life: what was named may now be forgotten, the owners of prefixes may not.
-func (j *judge) deleted() { j.last, j.named = nil, map[string][]byte{} }
+// deleted begins another life: what was named may now be forgotten, and a late twin of the first creation may bring
+// the same bytes back. The owners of prefixes may not be forgotten: that is what the reservation is for.
+func (j *judge) deleted() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.last, j.named = nil, map[string][]byte{}
+	j.bodies, j.holders = map[string]bool{}, map[string]bool{}
+}
 
 // landed is called for every put that changed the store.
 func (j *judge) landed(a *actor, key string, b []byte) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
 	if j.over {
 		return
 	}
@@ -165,8 +191,8 @@ func (j *judge) names(key, sum string) []byte {
 
 // won checks a holder's claim that its last write is in the history.
 func (j *judge) won(h *Holder) {
-	j.w.s.mu.Lock()
-	defer j.w.s.mu.Unlock()
+	j.mu.Lock()
+	defer j.mu.Unlock()
 	if !j.over && !j.writes[h.Seen().Record.Write] {
 		j.fail("Won", "a write was said to be won and is in no version")
 	}

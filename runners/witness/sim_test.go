@@ -233,7 +233,7 @@ func (w *world) serve(r *request) {
 	}
 }
 
-// simulate runs one seed; its judge's broken is what was found (nil: nothing).
+// simulate runs one seed; what its judge found is the verdict (nil: nothing).
 func simulate(t *testing.T, seed uint64, cfg simConfig) (w *world) {
 	cryptotest.SetGlobalRandom(t, seed)
 	synctest.Test(t, func(t *testing.T) {
@@ -243,7 +243,7 @@ func simulate(t *testing.T, seed uint64, cfg simConfig) (w *world) {
 		w.start("dispatcher", dispatcher)
 		w.start("operator", operator)
 		w.loop(cfg.steps)
-		if w.judge.broken == nil && cfg.heal {
+		if w.judge.found() == nil && cfg.heal {
 			w.finishAlone()
 		}
 		w.drain()
@@ -254,7 +254,7 @@ func simulate(t *testing.T, seed uint64, cfg simConfig) (w *world) {
 // loop serves at most n requests, or until everybody is done or the judge has found something.
 func (w *world) loop(n int) {
 	deleted := false
-	for i := 0; i < n && w.judge.broken == nil; i++ {
+	for i := 0; i < n && w.judge.found() == nil; i++ {
 		synctest.Wait()
 		if w.rng.IntN(25) == 0 {
 			time.Sleep(time.Duration(w.rng.IntN(4000)) * time.Millisecond) // requests hang, deadlines pass
@@ -285,7 +285,7 @@ func (w *world) living() int {
 
 // drain lets every actor come to its end: the world answers nothing but "down" from here on.
 func (w *world) drain() {
-	w.judge.over = true
+	w.judge.stop()
 	for w.living() > 0 {
 		synctest.Wait()
 		w.mu.Lock()
@@ -306,13 +306,13 @@ func (w *world) finishAlone() {
 	w.healed = true
 	w.loop(4000)
 	for range 6 {
-		if w.judge.broken != nil || w.judge.state() == Finished {
+		if w.judge.found() != nil || w.judge.state() == Finished {
 			return
 		}
 		w.start("last dispatcher", lastDispatcher)
 		w.loop(4000)
 	}
-	if w.judge.broken == nil {
-		w.judge.fail("I7", "left alone, the work did not finish: %+v", w.judge.last)
+	if w.judge.found() == nil {
+		w.judge.fail("I7", "left alone, the work did not finish, it is %s", w.judge.state())
 	}
 }
