@@ -1,7 +1,7 @@
 // Package audit holds what lies in a bucket against the invariants of the lease: what can still be seen of them once
 // the writes are over. It only reads, streams the listing, and needs memory for one work at a time; it may run beside
-// live workers, because within a work it reads the witness last: every byte it has listed was allowed by a version
-// no newer than that one.
+// live workers: within a work it reads the witness last, so that every byte it has listed was allowed by that version or
+// an earlier one, and what a listing does not show is asked for once more before it counts as missing.
 //
 // Without a finding nothing is wrong that can be seen from the objects alone: the order of past witness versions,
 // budgets and what a deleted object held are not among them.

@@ -113,10 +113,11 @@ func (c *check) checkResult(ctx context.Context, w *work, r *witness.Record) err
 	if m.Parent != nil && (r.Resume == nil || *m.Parent != *r.Resume) {
 		c.find(f.Manifest, OneChain, doLook, "grew from %s, but the pointer is at %s", place(m.Parent), place(r.Resume))
 	}
-	if a := w.attempts[f.Attempt]; a == nil || !a.open {
+	gone, err := c.missing(ctx, record.OpenKey(w.id, f.Attempt))
+	if gone {
 		c.find(record.OpenKey(w.id, f.Attempt), OneWriter, doLook, "attempt %d finished the work and never reserved its prefix", f.Attempt)
 	}
-	return nil
+	return err
 }
 
 // snapshot reads a named manifest and checks its hash and its files; nil: it was reported and can't be followed.

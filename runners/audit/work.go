@@ -104,6 +104,13 @@ func (c *check) sort(w *work, key string) {
 	}
 }
 
+// missing asks again, directly, for what a listing did not show: pages are read one after the other, and what a later
+// page or the witness speaks of may have been written since.
+func (c *check) missing(ctx context.Context, key string) (bool, error) {
+	b, big, err := c.get(ctx, key, record.MaxRecord)
+	return err == nil && b == nil && !big, err
+}
+
 // decode reads one small record; false: it was reported.
 func (c *check) decode(ctx context.Context, key string, v any, ours func() bool) (bool, error) {
 	b, big, err := c.get(ctx, key, record.MaxRecord)
@@ -161,9 +168,18 @@ func (c *check) checkClaims(ctx context.Context, w *work) error {
 	nonces := map[string]int64{}
 	for _, n := range slices.Sorted(maps.Keys(w.claims)) {
 		c.r.Dispatches++
-		if n != want {
+		for ; want < n; want++ {
+			gone, err := c.missing(ctx, record.ClaimKey(w.id, want))
+			if err != nil {
+				return err
+			}
+			if !gone {
+				continue
+			}
 			c.find(record.ClaimKey(w.id, want), Claimed, "look at who can write to the bucket; the next launch takes the next number",
 				"dispatch %d has no claim, but a later one has", want)
+			want = n // one finding for a gap, however wide
+			break
 		}
 		want = n + 1
 		var claim record.Claim
@@ -183,7 +199,14 @@ func (c *check) checkClaims(ctx context.Context, w *work) error {
 		nonces[claim.Nonce] = n
 	}
 	for _, n := range slices.Sorted(maps.Keys(w.extras)) {
-		if !w.claims[n] {
+		if w.claims[n] {
+			continue
+		}
+		gone, err := c.missing(ctx, record.ClaimKey(w.id, n))
+		if err != nil {
+			return err
+		}
+		if gone {
 			c.find(record.ClaimKey(w.id, n), Claimed, doLook, "dispatch %d has an answer of a platform, but no claim", n)
 		}
 	}
@@ -197,8 +220,14 @@ func (c *check) checkAttempts(ctx context.Context, w *work) error {
 		c.r.Attempts++
 		a, key := w.attempts[n], record.OpenKey(w.id, n)
 		if !a.open {
-			c.find(cmp.Or(a.data, key), OneWriter, doLook, "attempt %d has written without reserving its prefix (no open.json)", n)
-			continue
+			gone, err := c.missing(ctx, key)
+			if err != nil {
+				return err
+			}
+			if gone {
+				c.find(cmp.Or(a.data, key), OneWriter, doLook, "attempt %d has written without reserving its prefix (no open.json)", n)
+				continue
+			}
 		}
 		var o record.Open
 		ok, err := c.decode(ctx, key, &o, func() bool { return o.Work == w.id && o.Attempt == n && o.Protocol <= record.Protocol })
@@ -261,7 +290,13 @@ func (c *check) checkWitness(ctx context.Context, w *work) error {
 		}
 	}
 	if r.Dispatch > 0 && !w.claims[r.Dispatch] {
-		c.find(key, Claimed, doLook, "was captured for dispatch %d, which has no claim", r.Dispatch)
+		gone, err := c.missing(ctx, record.ClaimKey(w.id, r.Dispatch))
+		if err != nil {
+			return err
+		}
+		if gone {
+			c.find(key, Claimed, doLook, "was captured for dispatch %d, which has no claim", r.Dispatch)
+		}
 	}
 	if a := w.attempts[r.Attempt]; r.State == witness.Held && a != nil && a.by != nil && a.by.Holder != r.Holder {
 		c.find(record.OpenKey(w.id, r.Attempt), OneHolder, doWitness, "attempt %d was reserved by another holder than the one in the witness", r.Attempt)
