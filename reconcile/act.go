@@ -46,6 +46,7 @@ type ask struct {
 	action Action
 	next   time.Time
 	k      int
+	over   bool // the platform said so; kept until the records say it too
 }
 
 // dueReleases merges what the records say with what is remembered, and returns what is to be asked now.
@@ -63,11 +64,15 @@ func (r *Reconciler) dueReleases(listed []Action, t *target, s *sight) []Action 
 		if k.work != t.work {
 			continue
 		}
+		if q.over && s != nil && s.lease.State == witness.Finished {
+			delete(r.asks, k)
+			continue
+		}
 		if !known[k] && s != nil && s.lease.State != witness.Held && s.lease.State != witness.Finished && s.lease.State != leaseUnknown {
 			delete(r.asks, k) // the records were read, and say that it is over
 			continue
 		}
-		if !time.Now().Before(q.next) {
+		if !q.over && !time.Now().Before(q.next) {
 			due = append(due, q.action)
 		}
 	}
@@ -75,8 +80,8 @@ func (r *Reconciler) dueReleases(listed []Action, t *target, s *sight) []Action 
 }
 
 func (r *Reconciler) asking(w plan.Digest) bool {
-	for k := range r.asks {
-		if k.work == w {
+	for k, q := range r.asks {
+		if k.work == w && !q.over {
 			return true
 		}
 	}
@@ -87,6 +92,9 @@ func (r *Reconciler) asking(w plan.Digest) bool {
 func (r *Reconciler) nextAsk() time.Duration {
 	var next time.Duration
 	for _, q := range r.asks {
+		if q.over {
+			continue
+		}
 		if d := max(time.Until(q.next), nextSoon); next == 0 || d < next {
 			next = d
 		}
@@ -227,7 +235,7 @@ func (r *Reconciler) answered(k askKey, settled bool) {
 	switch {
 	case q == nil:
 	case settled:
-		delete(r.asks, k)
+		q.over = true
 	default:
 		q.k++
 		q.next = time.Now().Add(delay(askBase, q.k, fmt.Sprintf("%s/%d", k.work, k.n)))

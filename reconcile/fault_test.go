@@ -384,3 +384,84 @@ func killAt(t *testing.T, n int, before bool) (reached bool) {
 	}
 	return reached
 }
+
+// Half of all machines die in one second, as when a spot market turns: the brake holds, looks again, and lets go.
+func TestAMassDeathIsWrittenOffAfterASecondLook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, rigConfig{slots: 40, script: "worker 1..10 die 47", model: sim.Model{Step: time.Second}})
+		jobs := numbered(20)
+		rec, d := r.reconciler(nil), r.desired("c1", jobs...)
+		braked := false
+		start := time.Now()
+		r.until(rec, d, time.Hour, func(rep *reconcile.Report) bool {
+			for _, s := range rep.States {
+				braked = braked || strings.Contains(s.Reason, "an outage of the store looks like this")
+			}
+			return allFinished(rep)
+		})
+		if !braked {
+			t.Error("ten of twenty went silent at once, and the brake did not hold")
+		}
+		if n := r.acts(reconcile.WriteOff); n != 10 {
+			t.Errorf("%d write-offs, want 10", n)
+		}
+		if took := time.Since(start); took > 10*time.Minute {
+			t.Errorf("took %v", took)
+		}
+	})
+}
+
+// Two reconcilers, a store that loses, refuses and delays, workers that die: whatever happens, every work finishes,
+// no attempt has two holders, and no dispatch number goes to a platform twice.
+func TestShakyStoreAndTwoReconcilers(t *testing.T) {
+	for seed := range uint64(6) {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { shaky(t, seed) })
+		})
+	}
+}
+
+func shaky(t *testing.T, seed uint64) {
+	r := newRig(t, rigConfig{slots: 60, script: "worker 2 die 33\nworker 7 hang 18\nlaunch 5 lost\nlaunch 9 twice\nlaunch 11 no_start"})
+	jobs := numbered(15, func(j *plan.Job) { j.Limits.Retries = 20 })
+	d := r.desired("c1", jobs...)
+	var wg sync.WaitGroup
+	for _, id := range []string{"one", "two"} {
+		store := faulty.New(r.store, seed,
+			faulty.Rule{Op: "put", Effect: faulty.Lose, Probability: 0.05},
+			faulty.Rule{Op: "put", Effect: faulty.Refuse, Code: bucket.Unknown, Probability: 0.03},
+			faulty.Rule{Op: "put", Effect: faulty.Refuse, Code: bucket.Raced, Probability: 0.03},
+			faulty.Rule{Op: "get", Effect: faulty.Refuse, Code: bucket.Throttled, Probability: 0.01},
+			faulty.Rule{Effect: faulty.Slow, Delay: 3 * time.Second, Probability: 0.02})
+		rec := r.reconciler(func(c *reconcile.Config) { c.Bucket, c.ID = store, id })
+		wg.Go(func() {
+			for start := time.Now(); time.Since(start) < 12*time.Hour; {
+				next := 5 * time.Second
+				rep, err := rec.Pass(t.Context(), d)
+				if err == nil {
+					next = rep.Next
+				}
+				if err == nil && allFinished(rep) {
+					return
+				}
+				<-time.After(next)
+			}
+			t.Errorf("%s is not done", id)
+		})
+	}
+	wg.Wait()
+	seen := map[string]int{}
+	for _, in := range r.sim.Truth() {
+		if in.Attempt > 0 {
+			seen[fmt.Sprintf("%s attempt %d", in.Work[:12], in.Attempt)]++
+		}
+	}
+	for what, n := range seen {
+		if n != 1 {
+			t.Errorf("%s: %d instances", what, n)
+		}
+	}
+	for _, j := range jobs {
+		r.wholeResult(j.Work, 100)
+	}
+}

@@ -88,6 +88,7 @@ type slip struct {
 	receipt        *record.Receipt
 	answers        int64
 	release        *record.Release
+	released       int64 // number of the answer that was read
 	bad            string
 }
 
@@ -143,7 +144,7 @@ func (r *records) history(ctx context.Context, w plan.Digest, seen *witness.Seen
 	if seen != nil {
 		rec, version = seen.Record, seen.Version
 	}
-	if !s.have || s.stale || s.read != version || s.open(rec.Floor) {
+	if !s.have || s.stale || s.read != version || s.open(rec) {
 		if err := r.list(ctx, w, s, rec.Dispatch); err != nil {
 			return History{}, err
 		}
@@ -156,9 +157,9 @@ func (r *records) history(ctx context.Context, w plan.Digest, seen *witness.Seen
 }
 
 // open reports whether a dispatch still waits for its receipt: then nothing but a look tells.
-func (s *shelf) open(floor int64) bool {
+func (s *shelf) open(rec witness.Record) bool {
 	d := s.listed[s.last]
-	return d != nil && s.last >= floor && d.receipt == nil && d.bad == ""
+	return d != nil && s.last >= rec.Floor && s.last > rec.Dispatch && d.receipt == nil && d.bad == ""
 }
 
 // list reads the dispatches behind the window's start.
@@ -255,12 +256,13 @@ func (r *records) fill(ctx context.Context, w plan.Digest, s *shelf, n int64, d 
 			d.receipt = &rc
 		}
 	}
-	if d.answers > 0 && d.release == nil {
+	if d.answers > d.released {
 		var rl record.Release
 		found, err := r.get(ctx, record.ReleaseKey(string(w), n, d.answers), &rl, nil)
 		if err != nil && !damaged(err) {
 			return err
 		}
+		d.released = d.answers
 		if found && err == nil && rl.Work == string(w) && rl.Dispatch == n {
 			d.release = &rl
 		}

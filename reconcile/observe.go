@@ -140,6 +140,16 @@ func (r *Reconciler) forget(wanted map[plan.Digest]bool) {
 		}
 	}
 	r.records.keep(wanted)
+	for k := range r.asks {
+		if !wanted[k.work] {
+			delete(r.asks, k)
+		}
+	}
+	for w := range r.said {
+		if !wanted[w] {
+			delete(r.said, w)
+		}
+	}
 }
 
 // list looks at all leases by listing them, and gets those that changed.

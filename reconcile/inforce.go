@@ -1,0 +1,215 @@
+package reconcile
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/headway-run/headway/plan"
+	"github.com/headway-run/headway/runners/record"
+)
+
+// worksOf lists all works that a pass looks at: the plan's, their inputs, what is in force, what is leaving.
+func worksOf(pl *plan.Plan, force *inForce) []plan.Digest {
+	var out []plan.Digest
+	for i := range pl.Jobs {
+		out = append(out, pl.Jobs[i].Work)
+		for _, in := range pl.Jobs[i].Inputs {
+			out = append(out, in.Work)
+		}
+	}
+	for _, j := range force.jobs() {
+		out = append(out, j.Work)
+	}
+	if force != nil {
+		for _, l := range force.Leaving {
+			out = append(out, l.Work)
+		}
+	}
+	return out
+}
+
+func (p *pass) live(w plan.Digest) bool {
+	s := p.world.works[w]
+	if s == nil {
+		return false
+	}
+	o := s.observed(w)
+	// What the store does not answer for is counted as live: a guard must not be lifted by an outage.
+	return o.Live() || o.State == plan.StateUnknown
+}
+
+// accept holds the guards against the commit and writes down what is in force from now on, before anything is done.
+func (p *pass) accept(ctx context.Context) error {
+	force := p.base.force
+	refusals := guard(p.d, force, p.live)
+	whole := slices.ContainsFunc(refusals, func(r Refusal) bool { return r.Whole })
+	note := noteOf(p.d.Commit, refusals)
+	isNew := note != nil && (force == nil || force.Refused == nil || !force.Refused.same(note)) && !p.r.told[p.root].same(note)
+	for i := range refusals {
+		refusals[i].New = isNew
+	}
+	p.report.Refusals = refusals
+	next, changed := force, false
+	switch {
+	case !whole:
+		key := accepting{p.d.Plan, p.base.version, len(refusals) == 0}
+		if next = force; p.r.current != key || force == nil {
+			if next = advance(p.d, force, key.stops, p.pointer); force.equal(next) {
+				next = force
+			} else {
+				changed = true
+			}
+		}
+	case force != nil:
+		same := *force
+		next = &same
+	}
+	p.report.Accepted = !whole
+	if next != nil && (changed || !next.Refused.same(note)) && !p.r.c.Dry {
+		copied := *next
+		copied.Refused = note
+		saved, moved, err := p.r.saveForce(ctx, p.root, p.base, &copied)
+		switch {
+		case err != nil:
+			p.fail(err)
+			p.report.Accepted = p.report.Accepted && !changed
+		case moved:
+			// Another reconciler wrote first. What it accepted is in force; the next pass compares afresh.
+			p.base = saved
+			p.report.Accepted = p.report.Accepted && saved.force.equal(next)
+			p.report.Next = nextSoon
+		default:
+			p.base = saved
+		}
+	} else if next != nil && p.r.c.Dry {
+		p.base.force = next
+	}
+	p.r.told[p.root] = note
+	if p.report.Accepted {
+		p.r.remember(p.d.Plan, p.base.force)
+		p.r.current = accepting{p.d.Plan, p.base.version, len(refusals) == 0}
+	}
+	return ctx.Err()
+}
+
+func (p *pass) pointer(w plan.Digest) *record.Pointer {
+	if s := p.world.works[w]; s != nil && s.record != nil {
+		return s.record.Resume
+	}
+	return nil
+}
+
+func noteOf(commit string, rs []Refusal) *refused {
+	if len(rs) == 0 {
+		return nil
+	}
+	n := &refused{Commit: commit}
+	var texts []string
+	for _, r := range rs {
+		n.Codes = append(n.Codes, r.Code)
+		texts = append(texts, r.Text)
+	}
+	n.Text = strings.Join(texts, "; ")
+	return n
+}
+
+// same compares what was refused, not the words: counts in a text change while works come and go.
+func (n *refused) same(o *refused) bool {
+	if n == nil || o == nil {
+		return n == o
+	}
+	return n.Commit == o.Commit && slices.Equal(n.Codes, o.Codes)
+}
+
+// targetsInForce lists what this pass has to see to.
+func (p *pass) targetsInForce(ctx context.Context) {
+	p.byWork = map[plan.Digest]*target{}
+	add := func(t *target) {
+		if p.byWork[t.work] == nil {
+			p.byWork[t.work] = t
+			p.targets = append(p.targets, t)
+		}
+	}
+	if p.report.Accepted {
+		for i := range p.d.Plan.Jobs {
+			j := &p.d.Plan.Jobs[i]
+			add(&target{work: j.Work, name: j.Name, job: j})
+		}
+	}
+	force := p.base.force
+	for _, j := range force.jobs() {
+		if p.byWork[j.Work] != nil {
+			continue
+		}
+		t := &target{work: j.Work, name: j.Name, wish: Frozen}
+		if job := p.r.jobOf(ctx, force, j.Work); job != nil {
+			t.job, t.wish = job, Wanted
+		}
+		add(t)
+	}
+	if force != nil {
+		for i := range force.Leaving {
+			l := &force.Leaving[i]
+			t := &target{work: l.Work, name: l.Job, wish: Leaving, leaving: l}
+			if l.Waits {
+				t.wish = Frozen
+			}
+			add(t)
+		}
+		p.report.Commit = force.commit()
+	}
+	p.keepWanted(ctx)
+	slices.SortStableFunc(p.targets, func(a, b *target) int {
+		return cmp.Or(cmp.Compare(b.wish, a.wish), cmp.Compare(b.priority(), a.priority()), cmp.Compare(a.name, b.name))
+	})
+	for _, t := range p.targets {
+		if t.job != nil {
+			t.unready = p.r.unready(t.job)
+		}
+	}
+}
+
+// keepWanted spares works that left this plan while another plan on the store still names them.
+func (p *pass) keepWanted(ctx context.Context) {
+	leaves := func(t *target) bool { return t.wish == Leaving }
+	if !slices.ContainsFunc(p.targets, leaves) {
+		return
+	}
+	others, err := p.r.elsewhere(ctx, p.root)
+	for _, t := range p.targets {
+		switch {
+		case !leaves(t):
+		case err != nil:
+			t.wish = Frozen // what cannot be ruled out is not stopped
+		case others[t.work] != "":
+			t.leaving.OnDelete = plan.Orphan
+		}
+	}
+	if err != nil {
+		p.fail(err)
+	}
+}
+
+func (t *target) priority() int {
+	if t.job == nil {
+		return 0
+	}
+	return t.job.Priority
+}
+
+// unready says why a job can't be launched from this process, or "".
+func (r *Reconciler) unready(job *plan.Job) string {
+	for _, name := range job.Secrets {
+		if r.c.Secrets == nil {
+			return fmt.Sprintf("secret %s is not known here", name)
+		}
+		if _, ok := r.c.Secrets(name); !ok {
+			return fmt.Sprintf("secret %s is not known here: set it in the environment of this process", name)
+		}
+	}
+	return ""
+}
+

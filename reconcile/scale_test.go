@@ -1,0 +1,273 @@
+package reconcile_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/headway-run/headway/plan"
+	"github.com/headway-run/headway/reconcile"
+	"github.com/headway-run/headway/runners"
+	"github.com/headway-run/headway/runners/bucket"
+	"github.com/headway-run/headway/runners/bucket/counting"
+	"github.com/headway-run/headway/runners/bucket/dir"
+	"github.com/headway-run/headway/runners/bucket/readonly"
+	"github.com/headway-run/headway/runners/record"
+	"github.com/headway-run/headway/runners/sim"
+	"github.com/headway-run/headway/runners/witness"
+)
+
+func TestAThousandJobs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, rigConfig{slots: 1200, model: sim.Model{Step: 5 * time.Second, Steps: 20, Milestone: 10}})
+		jobs := numbered(1000, steps(20, 10))
+		rec, d := r.reconciler(nil), r.desired("c1", jobs...)
+		start := time.Now()
+		rep := r.pass(rec, d)
+		if n := r.sim.Meter().Started; n != 1000 || time.Since(start) > 30*time.Second {
+			t.Errorf("%d launches after one pass of %v", n, time.Since(start))
+		}
+		first := rep.Requests
+		r.until(rec, d, time.Hour, allFinished)
+		idle := r.pass(rec, d).Requests
+		if idle > 5 {
+			t.Errorf("a pass with nothing to do costs %d requests", idle)
+		}
+		if n := r.sim.Meter().Started; n != 1000 {
+			t.Errorf("%d launches, want 1000", n)
+		}
+		t.Logf("requests: %d for the pass that launches 1,000, %d for one that has nothing to do", first, idle)
+	})
+}
+
+// The process is killed at random, again and again, with works in every state; no work is worse off for it.
+func TestKilledAgainAndAgain(t *testing.T) {
+	for seed := range uint64(8) {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { killedAgain(t, seed) })
+		})
+	}
+}
+
+func killedAgain(t *testing.T, seed uint64) {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	var script strings.Builder
+	for i := 1; i <= 60; i++ {
+		switch rng.IntN(12) {
+		case 0:
+			fmt.Fprintf(&script, "worker %d die %d\n", i, rng.IntN(100))
+		case 1:
+			fmt.Fprintf(&script, "launch %d lost\n", i)
+		case 2:
+			fmt.Fprintf(&script, "launch %d twice\n", i)
+		case 3:
+			fmt.Fprintf(&script, "worker %d hang %d\n", i, 12+rng.IntN(80))
+		case 4:
+			fmt.Fprintf(&script, "launch %d late 3m\n", i)
+		}
+	}
+	r := newRig(t, rigConfig{slots: 30, script: script.String()})
+	jobs := numbered(25, func(j *plan.Job) { j.Limits.Retries = 20 })
+	d := r.desired("c1", jobs...)
+	for i := range 50 {
+		ctx, kill := context.WithCancel(t.Context())
+		dy := &dying{Bucket: r.store, r: r.sim, kill: kill, left: 1 + rng.IntN(150), before: rng.IntN(2) == 0}
+		rec := r.reconciler(func(c *reconcile.Config) {
+			c.Bucket, c.ID, c.Runners = dy, fmt.Sprint("life ", i), map[string]runners.Runner{"here": dyingRunner{dy}}
+		})
+		for ctx.Err() == nil {
+			next := time.Second
+			rep, err := rec.Pass(ctx, d)
+			if err == nil && allFinished(rep) {
+				kill()
+				break
+			}
+			if rep != nil {
+				next = rep.Next
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(next):
+			}
+		}
+		kill()
+		<-time.After(time.Duration(rng.IntN(90)) * time.Second)
+	}
+	r.until(r.reconciler(nil), d, 3*time.Hour, allFinished)
+	numbers := map[string]int{}
+	for _, in := range r.sim.Truth() {
+		if in.Attempt > 0 {
+			numbers[fmt.Sprintf("%s/%d", in.Work[:12], in.Attempt)]++
+		}
+	}
+	for at, n := range numbers {
+		if n > 1 {
+			t.Errorf("attempt %s was captured %d times", at, n)
+		}
+	}
+	for _, j := range jobs {
+		r.wholeResult(j.Work, 100)
+	}
+}
+
+func TestReadingWritesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, rigConfig{slots: 5, script: "worker 1 die 47\nworker 2 fail 13", model: sim.Model{Step: time.Second}})
+		jobs := numbered(4)
+		d := r.desired("c1", jobs...)
+		r.pass(r.reconciler(nil), d)
+		<-time.After(5 * time.Minute)
+		count := counting.New(r.store)
+		reader := r.reconciler(func(c *reconcile.Config) { c.Bucket, c.Dry = readonly.New(count), true })
+		d2 := r.desired("c2", append(numbered(6)[1:], job("new"))...)
+		launched := r.sim.Meter().Calls[sim.OpLaunch]
+		var works []plan.Digest
+		for _, j := range jobs {
+			works = append(works, j.Work)
+		}
+		w, err := reader.Observe(t.Context(), works, jobs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(w.Observed()); n != 4 || w.Requests == 0 {
+			t.Errorf("observed %d works with %d requests", n, w.Requests)
+		}
+		if _, err := reader.Accepted(t.Context(), ""); err != nil {
+			t.Error(err)
+		}
+		if _, err := reader.Check(t.Context(), d2); err != nil {
+			t.Error(err)
+		}
+		for i := range jobs {
+			r.explain(reader, jobs[i])
+		}
+		kinds := map[reconcile.Kind]int{}
+		for _, a := range r.pass(reader, d2).Actions {
+			kinds[a.Kind]++
+			if a.Done || a.Err != nil {
+				t.Errorf("a dry pass did something: %+v", a)
+			}
+		}
+		if diff := cmp.Diff(map[reconcile.Kind]int{reconcile.Launch: 3, reconcile.None: 2, reconcile.Stop: 1, reconcile.WriteOff: 1}, kinds); diff != "" {
+			t.Logf("what a pass would do (-guess +got):\n%s", diff)
+		}
+		if n := count.Counts(); n.Put != 0 || n.Delete != 0 || n.Presign != 0 {
+			t.Errorf("writes reached the store: %+v", n)
+		}
+		if r.sim.Meter().Calls[sim.OpLaunch] != launched || r.sim.Meter().Calls[sim.OpRelease] != 0 {
+			t.Error("a platform was called")
+		}
+	})
+}
+
+// After a restart, while the newer commit is refused, the accepted plan is read again at its own commit.
+func TestTheAcceptedPlanGoesOnAfterARestart(t *testing.T) {
+	for _, loads := range []bool{true, false} {
+		t.Run(fmt.Sprintf("can be read again: %v", loads), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { restarted(t, loads) })
+		})
+	}
+}
+
+func restarted(t *testing.T, loads bool) {
+	r := newRig(t, rigConfig{script: "worker 1 die 47"})
+	j := job("a")
+	good := r.desired("c1", j)
+	r.pass(r.reconciler(nil), good)
+	<-time.After(time.Minute)
+	empty := r.desired("c2")
+	asked := 0
+	rec := r.reconciler(func(c *reconcile.Config) {
+		c.Load = func(_ context.Context, commit string) (*plan.Plan, error) {
+			if asked++; commit != "c1" || !loads {
+				return nil, errors.New("no such commit")
+			}
+			return good.Plan, nil
+		}
+	})
+	want := plan.StateFinished
+	if !loads {
+		want = plan.StateRevoked // written off, and left alone
+	}
+	rep := r.until(rec, empty, time.Hour, stateIs(j.Work, want))
+	if rep.Commit != "c1" || rep.Accepted {
+		t.Errorf("in force: %s", rep.Commit)
+	}
+	if asked != 1 {
+		t.Errorf("the plan was read %d times, want once", asked)
+	}
+}
+
+// fill writes n witnesses into a store: a third each held, yielded and finished, with a claim for each.
+func fill(b *testing.B, store bucket.Bucket, n int) []plan.Digest {
+	b.Helper()
+	works := make([]plan.Digest, n)
+	put := func(key string, v any) {
+		body, err := record.Encode(v)
+		if err == nil {
+			_, err = store.Put(b.Context(), key, strings.NewReader(string(body)), bucket.IfAbsent())
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	for i := range works {
+		w := record.Hash([]byte(fmt.Sprint("work ", i)))
+		works[i] = plan.Digest(w)
+		rec := witness.Record{Protocol: record.Protocol, Work: w, Rev: 3, Write: record.Nonce(), Attempt: 1, Dispatch: 1,
+			Lease: witness.LeaseFor(0, time.Second, 0), State: witness.Yielded}
+		switch i % 3 {
+		case 0:
+			rec.State, rec.Holder = witness.Held, record.Nonce()
+		case 1:
+			rec.State = witness.Finished
+			rec.Finished = &witness.FinishedPointer{Attempt: 1, Manifest: record.ResultManifestKey(w, 1), SHA256: record.Hash(nil)}
+		}
+		put(record.WitnessKey(w), rec)
+		put(record.ClaimKey(w, 1), record.Claim{Protocol: record.Protocol, Work: w, Dispatch: 1, Nonce: record.Nonce(), Platform: "here", CaptureS: 120})
+	}
+	return works
+}
+
+// BenchmarkObserve10000 looks at 10,000 works on the embedded store: a first look that knows nothing, and the next
+// one, when nothing has changed.
+func BenchmarkObserve10000(b *testing.B) {
+	store, err := dir.Open(b.TempDir(), dir.Options{Create: true, NoSync: true})
+	if err != nil {
+		b.Fatal(err)
+	}
+	works := fill(b, store, 10_000)
+	look := func(b *testing.B, rec *reconcile.Reconciler) {
+		w, err := rec.Observe(b.Context(), works, nil)
+		if err != nil || len(w.Observed()) != len(works) {
+			b.Fatal(err)
+		}
+		b.ReportMetric(float64(w.Requests), "requests/op")
+	}
+	newOne := func() *reconcile.Reconciler {
+		rec, err := reconcile.New(reconcile.Config{Bucket: store, ID: "bench"})
+		if err != nil {
+			b.Fatal(err)
+		}
+		return rec
+	}
+	b.Run("first", func(b *testing.B) {
+		for b.Loop() {
+			look(b, newOne())
+		}
+	})
+	b.Run("next", func(b *testing.B) {
+		rec := newOne()
+		look(b, rec)
+		for b.Loop() {
+			look(b, rec)
+		}
+	})
+}
