@@ -11,7 +11,7 @@ from typing import Any, List, Optional, Tuple
 
 import headway as w
 
-from .fake_agent import FakeAgent
+from .fake_agent import FakeAgent, refusal
 
 YIELD = {"ok": True, "quiet_s": 0, "due": True, "stop": "yield"}
 
@@ -79,7 +79,14 @@ class HuggingFace(Base):
         with FakeAgent(quiet_s=0) as agent:
             with self.assertRaises(w.RunYielded):
                 self.train(w.hf.Callback(), steps=9, evaluate=0, agent=agent, stop=2)
-            self.assertEqual([m["step"] for m in agent.heard("milestone")], [2])
+            self.assertEqual(self.story(agent)[-5:], [
+                ("step", 2), ("phase", "save"), ("phase_end",), ("milestone", 2), ("drain",)])  # fmt: skip
+
+    def test_one_silence_covers_an_evaluation_and_the_save_behind_it(self) -> None:
+        with FakeAgent(every_steps=2) as agent:
+            self.train(w.hf.Callback(), steps=2, evaluate=2)
+            self.assertEqual(self.story(agent)[-6:], [
+                ("step", 2), ("phase", "save"), ("step", 2), ("phase_end",), ("milestone", 2), ("drain",)])  # fmt: skip
 
     def test_resume_and_no_agent(self) -> None:
         with FakeAgent(resume=self.folder, resume_step=7):
@@ -172,6 +179,23 @@ class Keras(Base):
                 ("resume",), ("step", 4), ("phase", "save"), ("phase_end",), ("milestone", 4), ("step", 5),
                 ("phase", "eval"), ("phase_end",), ("drain",)])  # fmt: skip
         self.assertEqual(model.loaded, os.path.join(self.folder, "headway.weights.h5"))
+
+    def test_a_run_of_the_caller_stays_open(self) -> None:
+        with FakeAgent() as agent:
+            with w.attach() as run:
+                self.fit(w.keras.Callback(run), batches=2)
+                run.step(3)
+            self.assertEqual([m["n"] for m in agent.heard("step")], [1, 2, 3])
+
+    def test_a_refused_snapshot_leaves_nothing_behind(self) -> None:
+        saved: List[str] = []
+        with FakeAgent(every_steps=1) as agent:
+            agent.replies["milestone"] = refusal("disk_full")
+            cb = w.keras.Callback(save=lambda model, folder: saved.append(folder))
+            with self.assertRaises(w.HeadwayError):
+                self.fit(cb, batches=1)
+            cb.run.close()
+        self.assertEqual([os.path.exists(folder) for folder in saved], [False])
 
     def test_yield_with_own_savers(self) -> None:
         saved: List[str] = []

@@ -126,6 +126,19 @@ class Steps(TempFolder):
         self.assertEqual(told, [1, 17, 33, 44, "note", 49, 56, "milestone", 65, 66, "phase", "phase_end", 82, 98, 99,
                                 "drain"])  # fmt: skip
 
+    def test_mistakes_and_ends_show_between_two_words_too(self) -> None:
+        with FakeAgent() as agent, mock.patch.object(_run, "_SPARE", 3600), w.attach() as run:
+            run.step(5)
+            with self.assertRaisesRegex(w.HeadwayError, "never go back"):
+                run.step(4)
+            with self.assertRaises(TypeError):
+                run.step(6.5)  # type: ignore[arg-type]
+            agent.replies["resume"] = refusal("revoked")
+            with self.assertRaises(w.RunRevoked):
+                run.resume()
+            with self.assertRaises(w.RunRevoked):
+                run.step(6)
+
     def test_the_last_step_is_said_at_the_end(self) -> None:
         for error in (None, ValueError("nan")):
             with FakeAgent() as agent, mock.patch.object(_run, "_SPARE", 3600):
@@ -376,6 +389,27 @@ class Words(TempFolder):
         run._over = w.LeaseLost()
         run.close()
 
+    def test_a_note_that_was_sent_in_part_is_completed_before_anything_else(self) -> None:
+        class Narrow:
+            """A socket that has room for five bytes."""
+
+            def __init__(self) -> None:
+                self.got = b""
+
+            def send(self, line: bytes, flags: int) -> int:
+                self.got += line[:5]
+                return 5
+
+            def sendall(self, line: bytes) -> None:
+                self.got += line
+
+        conn = object.__new__(w._run._wire.Conn)
+        conn._sock, conn._late = Narrow(), b""  # type: ignore[assignment]
+        self.assertTrue(conn.offer(b"first note\n"))
+        self.assertFalse(conn.offer(b"second note\n"), "dropped: the first is not out yet")
+        conn.send(b"step\n")
+        self.assertEqual(conn._sock.got, b"first note\nstep\n")  # type: ignore[attr-defined]
+
     def test_phases_nest(self) -> None:
         with FakeAgent() as agent:
             with w.attach() as run:
@@ -430,9 +464,10 @@ class Words(TempFolder):
 
 class Guards(TempFolder):
     def test_a_forked_child_does_nothing(self) -> None:
-        with FakeAgent() as agent:
+        with FakeAgent(every_steps=1) as agent:
             with w.attach() as run:
                 run.step(1)
+                self.assertTrue(run.milestone_due())
                 pid = os.fork()
                 if pid == 0:
                     code = 1
