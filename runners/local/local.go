@@ -253,8 +253,8 @@ func (r *Runner) watch(ctx context.Context, started []running) error {
 			select {
 			case <-s.proc.Done():
 				ended++
-				if text, bad := diedEarly(s.proc.Err()); bad {
-					return &runners.Failure{Class: runners.Rejected, Platform: r.platform, Op: "launch",
+				if class, text := diedEarly(s.proc.Err()); class != "" {
+					return &runners.Failure{Class: class, Platform: r.platform, Op: "launch",
 						Hint: "the agent died at once; its whole log is " + r.logFile(s.entry), Raw: lastWords(r.logFile(s.entry)), Err: errors.New(text)}
 				}
 			default:

@@ -38,6 +38,8 @@ func agent(mode string) int {
 		fmt.Println("starting up")
 		fmt.Println("headway agent: the store's folder is not there: \x1b[31mmake it\x1b[0m")
 		return 16
+	case "no store":
+		return 17
 	case "done":
 		return 0
 	case "nothing":
@@ -193,6 +195,9 @@ func TestDiesAtOnceTellsItsLastWords(t *testing.T) {
 		t.Errorf("error: %v", err)
 	}
 	until(t, "the other one was ended as well", func() bool { return len(g.truth(t)) == 0 })
+	if _, err := r.Launch(t.Context(), []runners.Launch{g.launch(4, 1, "no store")}); runners.ClassOf(err) != runners.Unreachable {
+		t.Errorf("no store: %v", err)
+	}
 	// Those are ends of agents that have given their own account: the launch itself was fine.
 	for _, mode := range []string{"done", "nothing"} {
 		if _, err := r.Launch(t.Context(), []runners.Launch{g.launch(3, 1, mode)}); err != nil {

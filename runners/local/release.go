@@ -96,15 +96,23 @@ func (r *Runner) Running(ctx context.Context) ([]runners.Running, error) {
 // startedCodes are the exit codes of an agent that had started in earnest, with an account of its own in the store
 // (or nothing to do): a table of values, held against the agent's in a test. Any other code within the first moment
 // means that the launch itself failed.
-var startedCodes = []int{0, 10, 11, 12, 13, 14, 15, 17, 18}
+var startedCodes = []int{0, 10, 11, 12, 13, 14, 15, 18}
 
-// diedEarly says how an agent ended that ended at once, and whether that is a failure of the launch.
-func diedEarly(err error) (text string, bad bool) {
+// storeCode is the agent's word for a store that gave it no usable answer.
+const storeCode = 17
+
+// diedEarly classes the end of an agent that ended at once; empty: that was no failure of the launch.
+func diedEarly(err error) (c runners.Class, text string) {
 	if err == nil {
-		return "", false
+		return "", ""
 	}
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		return "the agent ended at once: " + exit.String(), !slices.Contains(startedCodes, exit.ExitCode())
+	text = "the agent ended at once: " + err.Error()
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	switch {
+	case ok && slices.Contains(startedCodes, exit.ExitCode()):
+		return "", ""
+	case ok && exit.ExitCode() == storeCode:
+		return runners.Unreachable, text + ": it could not use the store"
 	}
-	return "the agent ended at once: " + err.Error(), true
+	return runners.Rejected, text
 }

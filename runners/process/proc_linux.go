@@ -14,6 +14,7 @@ import (
 type entry struct {
 	pid     int
 	state   byte // R, S, D, Z, T, X, …
+	parent  int
 	session int
 	start   uint64 // clock ticks since boot
 }
@@ -64,12 +65,13 @@ func parseStat(b []byte) (entry, error) {
 	if errPID != nil || len(f) < 20 || len(f[0]) != 1 {
 		return entry{}, fmt.Errorf("not a line of /proc/<pid>/stat: %.80q", b)
 	}
+	parent, errParent := strconv.Atoi(string(f[1]))
 	session, errSession := strconv.Atoi(string(f[3]))
 	start, errStart := strconv.ParseUint(string(f[19]), 10, 64)
-	if errSession != nil || errStart != nil {
+	if errParent != nil || errSession != nil || errStart != nil {
 		return entry{}, fmt.Errorf("not a line of /proc/<pid>/stat: %.80q", b)
 	}
-	return entry{pid: pid, state: f[0][0], session: session, start: start}, nil
+	return entry{pid: pid, state: f[0][0], parent: parent, session: session, start: start}, nil
 }
 
 // processes lists what runs now. Those that end while it reads are left out.

@@ -9,6 +9,7 @@ var errNotLinux = errors.New("processes of one's own can be told apart on Linux 
 type entry struct {
 	pid     int
 	state   byte
+	parent  int
 	session int
 	start   uint64
 }

@@ -132,24 +132,19 @@ const pollEvery = 10 * time.Millisecond
 const killWait = 5 * time.Second
 
 // Terminate ends a process: SIGTERM to it alone (it is the one that knows what to save), and after grace SIGKILL to
-// it, its session, and every process whose environment carries mark (KEY=VALUE; empty: none). It returns Gone when
-// nothing of all that is left, Alive when something outlived SIGKILL or ctx ended first. Twice is harmless.
+// it, its session, its descendants, and every process whose environment carries mark (KEY=VALUE; empty: none). It
+// returns Gone when nothing of all that is left, Alive when something outlived SIGKILL or ctx ended first. Twice is
+// harmless.
 func (id Identity) Terminate(ctx context.Context, grace time.Duration, mark string) (State, error) {
-	state, err := id.Look()
+	known, err := id.family(mark) // while its session and its children can still be told from another's
 	if err != nil {
 		return Unsure, err
 	}
-	var known []Identity // its session while it can still be told from another's
-	if state == Alive {
-		if known, err = id.family(mark); err != nil {
-			return Unsure, err
-		}
-		if err := id.signal(syscall.SIGTERM); err != nil {
-			return Unsure, err
-		}
-		if state, err = id.await(ctx, grace); err != nil {
-			return state, err
-		}
+	if err := id.signal(syscall.SIGTERM); err != nil {
+		return Unsure, err
+	}
+	if state, err := id.await(ctx, grace); err != nil {
+		return state, err
 	}
 	deadline := time.Now().Add(killWait)
 	for {
@@ -160,6 +155,7 @@ func (id Identity) Terminate(ctx context.Context, grace time.Duration, mark stri
 		if len(left) == 0 {
 			return Gone, nil
 		}
+		known = left
 		for _, m := range left {
 			if err := m.signal(syscall.SIGKILL); err != nil {
 				return Unsure, err
@@ -238,30 +234,40 @@ func (id Identity) left(known []Identity, mark string) ([]Identity, error) {
 	return out, nil
 }
 
-// family is what is left of a process: itself, its session while it leads one, and whatever carries mark.
+// family is what is left of a process: itself, its session and its descendants while it lives, and whatever carries
+// mark. Once it is gone nobody can say whose its session and its orphans were: then only the mark counts, and what
+// was known before.
 func (id Identity) family(mark string) ([]Identity, error) {
 	boot, err := Boot()
 	if err != nil || boot != id.Boot {
-		return nil, err
-	}
-	self, err := id.Look()
-	if err != nil {
 		return nil, err
 	}
 	all, err := processes()
 	if err != nil {
 		return nil, err
 	}
+	self, err := id.Look() // after the list: when it lives now, the number was its own when the list was made
+	if err != nil {
+		return nil, err
+	}
+	in := map[int]bool{}
+	for _, p := range all {
+		in[p.pid] = self == Alive && p.pid == id.PID || carries(p.pid, mark)
+	}
+	for grew := true; grew; {
+		grew = false
+		for _, p := range all {
+			if in[p.pid] || p.pid == os.Getpid() {
+				continue
+			}
+			if self == Alive && (p.session == id.PID || in[p.parent]) {
+				in[p.pid], grew = true, true
+			}
+		}
+	}
 	var out []Identity
 	for _, p := range all {
-		if p.state == 'Z' || p.state == 'X' || p.pid == os.Getpid() {
-			continue
-		}
-		leader := p.pid == id.PID && p.start == id.Start
-		// A session's number stays taken while a member lives, but once its leader is gone nobody can say whose it
-		// was: then only the mark counts.
-		member := self == Alive && p.session == id.PID
-		if leader || member || carries(p.pid, mark) {
+		if in[p.pid] && p.pid != os.Getpid() && p.state != 'Z' && p.state != 'X' {
 			out = append(out, Identity{PID: p.pid, Start: p.start, Boot: boot})
 		}
 	}

@@ -37,6 +37,14 @@ func child(mode string) {
 		}
 		fmt.Println(s.Identity.PID)
 		os.Exit(0)
+	case "hider": // has a child without a mark, in a session of its own
+		c := exec.Command(os.Args[0], "child", "stubborn")
+		c.Env, c.SysProcAttr = []string{}, &syscall.SysProcAttr{Setsid: true}
+		if err := c.Start(); err != nil {
+			os.Exit(1)
+		}
+		fmt.Println(c.Process.Pid)
+		signal.Ignore(syscall.SIGTERM)
 	case "parent": // leaves a member of its session behind when it goes
 		c := exec.Command(os.Args[0], "child", "stubborn")
 		if err := c.Start(); err != nil {
@@ -173,6 +181,25 @@ func TestTheSessionGoesWithItsLeader(t *testing.T) {
 	}
 }
 
+// A child that hides from mark and session is found as long as its parent lives.
+func TestTheTreeGoesWithItsRoot(t *testing.T) {
+	s, mark, output := run(t, "hider")
+	var pid int
+	until(t, "the child runs", func() bool {
+		b, err := os.ReadFile(output)
+		n, _ := fmt.Sscanln(string(b), &pid)
+		return err == nil && n == 1 && strings.HasSuffix(string(b), "\n")
+	})
+	hidden, err := Identify(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if state, err := s.Identity.Terminate(t.Context(), 20*time.Millisecond, mark); err != nil || state != Gone {
+		t.Errorf("%d, %v", state, err)
+	}
+	looks(t, hidden, Gone)
+}
+
 // A process that has ended and that nobody reaps runs nothing: it is gone.
 func TestAZombieIsGone(t *testing.T) {
 	c := exec.Command(os.Args[0], "child", "exit")
@@ -201,10 +228,10 @@ func TestStartRefuses(t *testing.T) {
 func TestParseStat(t *testing.T) {
 	fields := " S 1 42 43 0 -1 4194560 1 0 0 0 1 2 0 0 20 0 5 0 987654 1 2 18446744073709551615"
 	for name, want := range map[string]entry{
-		"sh": {pid: 42, state: 'S', session: 43, start: 987654},
+		"sh": {pid: 42, state: 'S', parent: 1, session: 43, start: 987654},
 		// A process chooses its own name, so it may look like the fields that follow it.
-		"a) R 1 1 1 (b)":  {pid: 42, state: 'S', session: 43, start: 987654},
-		"new\nline ( ) Z": {pid: 42, state: 'S', session: 43, start: 987654},
+		"a) R 1 1 1 (b)":  {pid: 42, state: 'S', parent: 1, session: 43, start: 987654},
+		"new\nline ( ) Z": {pid: 42, state: 'S', parent: 1, session: 43, start: 987654},
 	} {
 		got, err := parseStat([]byte("42 (" + name + ")" + fields))
 		if err != nil {
