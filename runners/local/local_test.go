@@ -82,7 +82,7 @@ type rig struct {
 func newRig(t *testing.T, slots int) rig {
 	t.Helper()
 	dir := t.TempDir()
-	g := rig{scratch: dir, store: "dir://" + dir + "/store", slots: slots}
+	g := rig{scratch: dir, store: "dir://" + dir + "/store", slots: slots, settle: time.Millisecond}
 	t.Cleanup(func() {
 		for _, pid := range g.pids(t) {
 			_ = syscall.Kill(pid, syscall.SIGKILL) // every one carries this test's own folder in its environment
