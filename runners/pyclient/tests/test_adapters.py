@@ -61,6 +61,7 @@ class HuggingFace(Base):
                 call("on_evaluate")
             if control.should_save:
                 os.makedirs(os.path.join(self.folder, "checkpoint-%d" % state.global_step))
+                self.assertIsNotNone(cb._phase, "the save is not covered by a silence")
                 call("on_save")
         call("on_train_end")
 
