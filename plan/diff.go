@@ -27,7 +27,7 @@ func Diff(desired *Plan, accepted *Accepted, observed map[Digest]Observed) *Chan
 	for i := range d.accepted.Jobs {
 		d.left(&d.accepted.Jobs[i])
 	}
-	slices.SortStableFunc(d.out.Changes, func(a, b Change) int { return strings.Compare(a.Job, b.Job) })
+	slices.SortFunc(d.out.Changes, func(a, b Change) int { return strings.Compare(a.Job, b.Job) }) // a job has one change
 	d.count()
 	return d.out
 }
@@ -321,22 +321,23 @@ func (d *differ) fields(out []FieldChange, old, now []byte, sort Sort) []FieldCh
 	if bytes.Equal(old, now) {
 		return out
 	}
-	a, b := make(map[string]json.RawMessage), make(map[string]json.RawMessage)
-	if err := unmarshalObject(old, &a); err != nil {
+	a, err := splitObject(old)
+	if err != nil {
 		return append(out, FieldChange{Field: string(sort), Sort: sort, Old: "unreadable: " + err.Error()})
 	}
-	if err := unmarshalObject(now, &b); err != nil {
+	b, err := splitObject(now)
+	if err != nil {
 		return append(out, FieldChange{Field: string(sort), Sort: sort, New: "unreadable: " + err.Error()})
 	}
 	x, y := make(map[string]any), make(map[string]any)
 	for k, v := range a {
 		if w, ok := b[k]; !ok || !bytes.Equal(v, w) {
-			decodeValue(v, x, k)
+			flatten(v, x, k)
 		}
 	}
 	for k, w := range b {
 		if v, ok := a[k]; !ok || !bytes.Equal(v, w) {
-			decodeValue(w, y, k)
+			flatten(w, y, k)
 		}
 	}
 	got, err := compareValues(x, y)
@@ -350,27 +351,15 @@ func (d *differ) fields(out []FieldChange, old, now []byte, sort Sort) []FieldCh
 	return out
 }
 
-func unmarshalObject(b []byte, m *map[string]json.RawMessage) error {
-	if len(b) == 0 {
-		return nil
-	}
-	return json.Unmarshal(b, m)
-}
-
-// decodeValue keeps maps as maps, so that each of their keys is compared, and everything else as canonical text.
-func decodeValue(raw json.RawMessage, into map[string]any, key string) {
-	if len(raw) > 0 && raw[0] == '{' {
-		m := make(map[string]json.RawMessage)
-		if json.Unmarshal(raw, &m) == nil {
-			sub := make(map[string]any, len(m))
-			for k, v := range m {
-				sub[k] = string(v)
-			}
-			into[key] = sub
-			return
+// flatten puts a value under its path: each key of a map under its own, everything else as its canonical text.
+func flatten(raw json.RawMessage, into map[string]any, path string) {
+	if m, err := splitObject(raw); err == nil && len(m) > 0 {
+		for k, v := range m {
+			into[path+"."+k] = string(v)
 		}
+		return
 	}
-	into[key] = string(raw)
+	into[path] = string(raw)
 }
 
 // compareValues runs go-cmp over two decoded objects. A panic of it, which is a bug of that package or of ours, comes
