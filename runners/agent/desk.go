@@ -181,6 +181,7 @@ func (d *desk) enter(ctx context.Context, ph phase) (quiet float64, err error) {
 		d.force++ // shrink it soon; nobody waits for that
 	}
 	d.mu.Unlock()
+	d.evidence() // the loop stands at its line
 	if err := d.await(ctx, true, func(time.Time) bool { return d.forced >= want }); err != nil {
 		return 0, err
 	}
