@@ -54,6 +54,9 @@ type Line struct {
 	Missing int64  // > 0: no line, but so many bytes that are lost (a segment that never arrived)
 }
 
+// Whole reports whether the line ends here. The next line continues one that does not: print no newline behind it.
+func (l Line) Whole() bool { return bytes.HasSuffix(l.Data, []byte("\n")) }
+
 // Chunk is one answer of Log or Events.
 type Chunk struct {
 	Lines []Line

@@ -105,6 +105,9 @@ type entry struct {
 	Work     string `json:"work"`
 	Dispatch int64  `json:"dispatch"`
 	Job      string `json:"job"`
+	// Told is the machine's uptime in seconds when a release first asked the agent to end; 0: never. The grace runs
+	// from then on, over all the calls that ask, so that it ends however short each of them is.
+	Told float64 `json:"told_s,omitempty"`
 	handle
 }
 

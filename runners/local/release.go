@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/headway-run/headway/runners"
 	"github.com/headway-run/headway/runners/process"
@@ -43,7 +44,7 @@ func (r *Runner) Release(ctx context.Context, raw json.RawMessage) (runners.Rele
 		return runners.Release{}, r.fail("release", runners.Rejected, "the receipt names somebody else's process, which is left alone: look who wrote it",
 			fmt.Errorf("process %d is not of the launch in %s", h.PID, runners.Sanitize([]byte(runners.Bound(h.Dir, 200)))))
 	}
-	state, err = h.Terminate(ctx, r.grace, mark(h.Dir))
+	state, err = r.end(ctx, h)
 	if state != process.Gone {
 		if err != nil && ctx.Err() == nil {
 			return runners.Release{}, r.fail("release", runners.Unreachable, "a process that outlives SIGKILL waits for a disk or a device", err)
@@ -52,6 +53,44 @@ func (r *Runner) Release(ctx context.Context, raw json.RawMessage) (runners.Rele
 	}
 	r.drop(ctx, h)
 	return runners.Release{Settlement: runners.Closed, Text: fmt.Sprintf("pid %d is gone", h.PID)}, nil
+}
+
+// end asks the agent to end, once, and kills what is left when the grace is over, counted from the first time.
+func (r *Runner) end(ctx context.Context, h handle) (process.State, error) {
+	told, left, err := r.told(ctx, h)
+	if err != nil {
+		return process.Unsure, err
+	}
+	if !told {
+		return h.Terminate(ctx, r.grace, mark(h.Dir))
+	}
+	if state, err := h.Await(ctx, left); err != nil {
+		return state, err
+	}
+	return h.Terminate(ctx, 0, mark(h.Dir))
+}
+
+// told reports whether a release has asked this launch to end before, and how much of the grace is left; it notes
+// that it is asked now. A launch of another scratch folder has no file here: each call is then its first.
+func (r *Runner) told(ctx context.Context, h handle) (told bool, left time.Duration, err error) {
+	now, err := process.Uptime()
+	if err != nil || filepath.Dir(h.Dir) != r.runDir() {
+		return false, 0, err
+	}
+	unlock, err := r.lock(ctx)
+	if err != nil {
+		return false, 0, err
+	}
+	defer unlock()
+	e, found, err := read(filepath.Join(r.liveDir(), filepath.Base(h.Dir)+".json"))
+	if err != nil || !found || e.Identity != h.Identity {
+		return false, 0, err
+	}
+	if e.Told > 0 {
+		return true, max(0, r.grace-(now-time.Duration(e.Told*float64(time.Second)))), nil
+	}
+	e.Told = now.Seconds()
+	return false, 0, r.write(e)
 }
 
 // drop takes the launch out of the live folder, when it is there. That it stays is harmless: the next sweep sees that

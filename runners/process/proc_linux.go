@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // entry is what /proc/<pid>/stat says of one process.
@@ -26,6 +27,20 @@ func Boot() (string, error) {
 		return "", fmt.Errorf("this machine does not say when it booted: %w", err)
 	}
 	return strings.TrimSpace(string(b)), nil
+}
+
+// Uptime is the time since this machine booted: a clock that all its processes share and that nobody sets.
+func Uptime() (time.Duration, error) {
+	b, err := os.ReadFile("/proc/uptime")
+	if err != nil {
+		return 0, fmt.Errorf("uptime: %w", err)
+	}
+	first, _, _ := strings.Cut(string(b), " ")
+	s, err := strconv.ParseFloat(first, 64)
+	if err != nil {
+		return 0, fmt.Errorf("uptime: %w", err)
+	}
+	return time.Duration(s * float64(time.Second)), nil
 }
 
 // Identify returns the identity of a process number as it is now.

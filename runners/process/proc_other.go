@@ -2,7 +2,10 @@
 
 package process
 
-import "errors"
+import (
+	"errors"
+	"time"
+)
 
 var errNotLinux = errors.New("processes of one's own can be told apart on Linux only: run the local platform on a Linux machine")
 
@@ -16,6 +19,9 @@ type entry struct {
 
 // Boot fails: see the package comment.
 func Boot() (string, error) { return "", errNotLinux }
+
+// Uptime fails: see the package comment.
+func Uptime() (time.Duration, error) { return 0, errNotLinux }
 
 // Identify fails: see the package comment.
 func Identify(int) (Identity, error) { return Identity{}, errNotLinux }

@@ -143,7 +143,7 @@ func (id Identity) Terminate(ctx context.Context, grace time.Duration, mark stri
 	if err := id.signal(syscall.SIGTERM); err != nil {
 		return Unsure, err
 	}
-	if state, err := id.await(ctx, grace); err != nil {
+	if state, err := id.Await(ctx, grace); err != nil {
 		return state, err
 	}
 	deadline := time.Now().Add(killWait)
@@ -170,9 +170,9 @@ func (id Identity) Terminate(ctx context.Context, grace time.Duration, mark stri
 	}
 }
 
-// await waits until the process is gone, at most grace.
-func (id Identity) await(ctx context.Context, grace time.Duration) (State, error) {
-	for deadline := time.Now().Add(grace); ; {
+// Await waits until the process is gone, at most for the given time. It signals nothing.
+func (id Identity) Await(ctx context.Context, most time.Duration) (State, error) {
+	for deadline := time.Now().Add(most); ; {
 		state, err := id.Look()
 		if err != nil || state == Gone || !time.Now().Before(deadline) {
 			return state, err
