@@ -69,7 +69,7 @@ func (b *Bucket) fail(op, key string, err error) error {
 	}
 	e := &bucket.Error{Op: op, Key: key, Code: bucket.Unknown, Err: err}
 	switch {
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EFBIG):
 		e.Code, e.Hint = bucket.Full, "free some space in "+b.root
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		e.Code, e.Hint = bucket.Denied, "this user must be able to write in "+b.root

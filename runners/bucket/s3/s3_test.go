@@ -20,7 +20,7 @@ func static(access, secret string) aws.CredentialsProvider {
 	})
 }
 
-func open(t *testing.T, c s3.Config) *s3.Bucket {
+func open(t testing.TB, c s3.Config) *s3.Bucket {
 	t.Helper()
 	if c.Bucket == "" {
 		c.Bucket = "headway"

@@ -28,7 +28,7 @@ type server struct {
 }
 
 // real returns a Config for each way to reach the real server. Without one these tests fail: they are asked for by a tag.
-func real(t *testing.T) (map[string]s3.Config, server) {
+func real(t testing.TB) (map[string]s3.Config, server) {
 	t.Helper()
 	var s server
 	if err := json.Unmarshal([]byte(os.Getenv("HEADWAY_TEST_S3")), &s); err != nil {
