@@ -23,7 +23,8 @@ type desk struct {
 	changed  chan struct{} // closed and renewed whenever something below changes
 	pace     pace
 	phase    phase
-	step     int64 // highest step told
+	told     int64 // last step of this loop: it never goes back
+	step     int64 // how far the attempt is: the last step told, the resumed one before that
 	ackAt    time.Time
 	lease    witness.Lease // as the store last acknowledged it
 	force    int64         // number of writes that were asked for ahead of time
@@ -64,16 +65,24 @@ func (d *desk) tell() {
 	d.changed = make(chan struct{})
 }
 
+// greet begins a loop: its steps count from anywhere, also from below what was resumed.
+func (d *desk) greet() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.told = 0
+	d.pace.pause(time.Now())
+}
+
 // stepped notes that n steps are finished; false when that goes back. It is the one-way path of a step: no I/O.
 func (d *desk) stepped(n int64) bool {
 	now := time.Now()
 	d.mu.Lock()
-	if n < d.step {
+	if n < d.told {
 		d.mu.Unlock()
 		return false
 	}
-	d.pace.step(now, n-d.step)
-	d.step = n
+	d.pace.step(now, n-d.told)
+	d.told, d.step = n, n
 	if d.phase.name == "start" {
 		d.phase = phase{}
 		d.force++ // shrink the start's promise to the steps'
@@ -281,7 +290,7 @@ func (d *desk) word(text string) {
 	d.lastWord = text
 }
 
-// at is the highest step told.
+// at is how far the attempt is.
 func (d *desk) at() int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -270,9 +270,9 @@ func (s *server) hello(ctx context.Context, c *conn) (any, error) {
 	if err := s.d.await(ctx, true, s.d.fresh); err != nil {
 		return nil, err
 	}
+	s.d.greet()
 	s.d.mu.Lock()
 	defer s.d.mu.Unlock()
-	s.d.pace.pause(time.Now())
 	t, quiet := s.d.terms, s.d.quiet()
 	return answer{OK: true, Protocol: protocolVersion, Work: s.work, Attempt: s.attempt,
 		EverySteps: &t.MilestoneSteps, EveryS: &t.MilestoneS, QuietS: &quiet}, nil

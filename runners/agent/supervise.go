@@ -71,6 +71,7 @@ func (r *run) standBy(ctx context.Context, p *guard.Process, srv *server) (a ask
 			settled, term = nil, time.After(min(2*time.Second, grace/5))
 		case <-over:
 			over, notice, settled, term = nil, nil, nil, nil
+			r.k.Stop()
 			r.say("lease over", r.d.at(), r.overNow().Error())
 			srv.ask() // so that it looks up from its one-way steps
 			p.Signal(syscall.SIGTERM)

@@ -63,6 +63,8 @@ type Run struct {
 	due, minds bool // a milestone is wanted; the program has asked for or made one
 	stop, left bool // leave soon; a milestone was handed over since
 	phases     []declared
+	sent       int64 // last step that the agent was told
+	sentAt     time.Time
 	line       []byte
 }
 
@@ -179,13 +181,14 @@ func (r *Run) tell(n int64) error {
 	}
 	now := time.Now()
 	if now.Before(r.quietUntil) && !r.c.asked.Load() {
-		r.line = append(strconv.AppendInt(append(r.line[:0], `{"op":"step","n":`...), n, 10), '}', '\n')
-		if err := r.c.send(r.line); err != nil {
-			r.over = ErrLeaseLost
+		if now.Sub(r.sentAt) >= together {
+			r.sentAt = now
+			return r.flush()
 		}
-		return r.over
+		return nil
 	}
 	r.c.asked.Store(false)
+	r.sent, r.sentAt = n, now
 	r.line = append(strconv.AppendInt(append(r.line[:0], `{"op":"step","n":`...), n, 10), `,"ask":true}`+"\n"...)
 	a, err := r.exchange(r.line)
 	if err != nil {
@@ -197,6 +200,22 @@ func (r *Run) tell(n int64) error {
 		r.stop, r.due = true, true
 	}
 	return nil
+}
+
+// together is the time within which one step's line may stand for several: the count in it does.
+const together = 10 * time.Millisecond
+
+// flush sends the last step where it was left out.
+func (r *Run) flush() error {
+	if r.n == r.sent || !r.lead {
+		return r.over
+	}
+	r.line = append(strconv.AppendInt(append(r.line[:0], `{"op":"step","n":`...), r.n, 10), '}', '\n')
+	if err := r.c.send(r.line); err != nil {
+		r.over = ErrLeaseLost
+	}
+	r.sent = r.n
+	return r.over
 }
 
 // Stopping reports that the place is wanted back soon. Loops that use MilestoneDue need not look.
@@ -353,6 +372,8 @@ func (r *Run) Close(cause error) error {
 	switch {
 	case !r.lead || r.over != nil && !errors.Is(r.over, ErrYielded):
 		return nil
+	case r.flush() != nil && !errors.Is(r.over, ErrYielded):
+		return r.over
 	case cause == nil || errors.Is(cause, ErrYielded):
 		if !r.minds {
 			return nil

@@ -100,6 +100,9 @@ func (r *Run) ask(m map[string]any) (answer, error) {
 	if len(b) >= maxLine {
 		return answer{}, misuse("a request of %d bytes, at most %d are sent", len(b), maxLine)
 	}
+	if err := r.flush(); err != nil && !errors.Is(err, ErrYielded) {
+		return answer{}, err
+	}
 	return r.exchange(append(b, '\n'))
 }
 

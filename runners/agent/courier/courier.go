@@ -233,12 +233,17 @@ func (k *Courier) Estimate(n int64) time.Duration {
 	return time.Duration(float64(n) / k.speed * float64(time.Second))
 }
 
-// Close gives up what is not uploaded yet and waits until the courier is gone. It may be called twice.
-func (k *Courier) Close() {
+// Stop gives up what is not uploaded yet and takes nothing more, at once: the lease is lost.
+func (k *Courier) Stop() {
 	k.mu.Lock()
 	k.closed = true
 	k.mu.Unlock()
 	k.cancel()
+}
+
+// Close is Stop, and waits until the courier is gone. It may be called twice.
+func (k *Courier) Close() {
+	k.Stop()
 	<-k.done
 }
 
