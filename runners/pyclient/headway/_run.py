@@ -239,8 +239,8 @@ class Run:
         if not self._here() or not self._lead:
             return
         values: Dict[str, float] = {}
-        for name, value in metrics.items():
-            value = _plain(value)
+        for name, metric in metrics.items():
+            value = _plain(metric)
             if isinstance(value, str):
                 raise HeadwayError("usage", "finish(%s=%s): expected a finite number" % (name, value))
             values[name] = value

@@ -15,13 +15,13 @@ _FILE = "headway.pt"
 
 
 def _save(state: Any, path: str) -> None:
-    import torch
+    import torch  # type: ignore[import-not-found, unused-ignore]
 
     torch.save(state.state_dict(), path)
 
 
 def _load(state: Any, path: str) -> None:
-    import torch
+    import torch  # type: ignore[import-not-found, unused-ignore]
 
     state.load_state_dict(torch.load(path, map_location="cpu"))
 

@@ -34,7 +34,8 @@ class Callback(Adapter):
     ) -> None:
         super().__init__(*args, **kwargs)
         self._save, self._load = save, load
-        self._n, self.model = 0, None  # type: Any
+        self._n = 0
+        self.model: Any = None
 
     def set_model(self, model: Any) -> None:
         self.model = model
