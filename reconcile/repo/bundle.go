@@ -8,7 +8,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io/fs"
-	"path"
 	"slices"
 	"strings"
 	"time"
@@ -89,12 +88,12 @@ func (p *packer) collect(folder, rel string) (string, error) {
 	if err := p.ctx.Err(); err != nil {
 		return "", err
 	}
-	list, err := p.from.Entries(path.Join(folder, rel))
+	list, err := p.from.Entries(under(folder, rel))
 	if err != nil {
 		return "", err
 	}
 	for _, e := range list {
-		at := path.Join(rel, e.Name)
+		at := under(rel, e.Name)
 		if why := oddName(e.Name); why != "" {
 			return "", refuse(folder, at, "its name "+why, "rename it")
 		}
@@ -114,7 +113,7 @@ func (p *packer) collect(folder, rel string) (string, error) {
 				return "", err
 			}
 			if below != e.Hash {
-				return "", &Error{Class: Corrupt, Text: fmt.Sprintf("the folder %q has the id %s and its files make %s", path.Join(folder, at), e.Hash, below), Hint: "read the tree again"}
+				return "", &Error{Class: Corrupt, Text: fmt.Sprintf("the folder %q has the id %s and its files make %s", under(folder, at), e.Hash, below), Hint: "read the tree again"}
 			}
 		default:
 			p.files = append(p.files, packed{at, e})
@@ -126,8 +125,16 @@ func (p *packer) collect(folder, rel string) (string, error) {
 	return treeHash(list), nil
 }
 
+// under joins two paths as they are: path.Join would hide an entry named "..".
+func under(dir, name string) string {
+	if dir == "" || name == "" {
+		return dir + name
+	}
+	return dir + "/" + name
+}
+
 func refuse(folder, at, why, hint string) *Error {
-	return &Error{Class: NotAllowed, Text: fmt.Sprintf("%q cannot go into a code bundle: %s", path.Join(folder, at), why), Hint: hint}
+	return &Error{Class: NotAllowed, Text: fmt.Sprintf("%q cannot go into a code bundle: %s", under(folder, at), why), Hint: hint}
 }
 
 // lfsPointer starts the text that Git LFS leaves in place of a file.
@@ -138,7 +145,7 @@ func (p *packer) write(w *tar.Writer, folder string) error {
 		if err := p.ctx.Err(); err != nil {
 			return err
 		}
-		full := path.Join(folder, f.path)
+		full := under(folder, f.path)
 		b, err := p.from.Read(full, MaxBundle-p.size)
 		if e, large := asClass(err, TooLarge); large {
 			e.Text = fmt.Sprintf("the code folder %q has more than %d bytes", folder, int64(MaxBundle))

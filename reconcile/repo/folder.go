@@ -333,7 +333,7 @@ func (w *WorkTree) readFile(p string, max int64) ([]byte, error) {
 	}
 	defer f.Close()
 	if st.Size() > max {
-		return nil, &Error{Class: TooLarge, Text: fmt.Sprintf("it has %d bytes, at most %d are read", st.Size(), max), Hint: "make it smaller"}
+		return nil, &Error{Class: TooLarge, Err: plan.ErrTooLarge, Text: fmt.Sprintf("it has %d bytes, at most %d are read", st.Size(), max), Hint: "make it smaller"}
 	}
 	b, err := io.ReadAll(io.LimitReader(f, max+1))
 	if err == nil && int64(len(b)) != st.Size() {

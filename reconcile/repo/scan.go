@@ -276,10 +276,7 @@ func eachFile(t plan.Tree, dir string, f func(p string, e plan.Entry) error) err
 		return err
 	}
 	for _, e := range list {
-		p := e.Name
-		if dir != "" {
-			p = dir + "/" + e.Name
-		}
+		p := under(dir, e.Name)
 		if e.Kind == plan.KindDir {
 			err = eachFile(t, p, f)
 		} else {

@@ -16,6 +16,8 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/cache"
 	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/go-git/go-git/v5/storage/filesystem"
+
+	"github.com/headway-run/headway/plan"
 )
 
 // Bounds on objects that are read whole.
@@ -160,7 +162,7 @@ func (s *store) readOnce(t plumbing.ObjectType, h plumbing.Hash, max int64) ([]b
 			return nil, corrupt(t, h, err)
 		}
 		if size > max {
-			return nil, &Error{Class: TooLarge, Text: fmt.Sprintf("the %s %s has %d bytes, at most %d are read", t, h, size, max),
+			return nil, &Error{Class: TooLarge, Err: plan.ErrTooLarge, Text: fmt.Sprintf("the %s %s has %d bytes, at most %d are read", t, h, size, max),
 				Hint: "make it smaller or keep it out of the repository"}
 		}
 		o, err := c.EncodedObject(plumbing.AnyObject, h)

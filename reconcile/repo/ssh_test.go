@@ -1,0 +1,186 @@
+package repo
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/rsa"
+	"encoding/pem"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/knownhosts"
+)
+
+// sshHost is an SSH server on loopback with an ed25519 and an RSA host key, which lets one user key in and hands
+// upload-pack to the git binary.
+type sshHost struct {
+	addr    string
+	ed, rsa ssh.Signer
+	keyFile string
+}
+
+func serveSSH(t *testing.T) *sshHost {
+	t.Helper()
+	h := &sshHost{keyFile: filepath.Join(t.TempDir(), "key")}
+	userPub, user, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, err := ssh.MarshalPrivateKey(user, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(h.keyFile, pem.EncodeToMemory(block), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	allowed, err := ssh.NewPublicKey(userPub)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &ssh.ServerConfig{PublicKeyCallback: func(_ ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
+		if string(key.Marshal()) != string(allowed.Marshal()) {
+			return nil, os.ErrPermission
+		}
+		return &ssh.Permissions{}, nil
+	}}
+	h.ed, h.rsa = signer(t, false), signer(t, true)
+	c.AddHostKey(h.rsa)
+	c.AddHostKey(h.ed)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	h.addr = l.Addr().String()
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go session(conn, c)
+		}
+	}()
+	return h
+}
+
+func signer(t *testing.T, old bool) ssh.Signer {
+	t.Helper()
+	var key any
+	_, ed, err := ed25519.GenerateKey(rand.Reader)
+	key = ed
+	if old {
+		key, err = rsa.GenerateKey(rand.Reader, 2048)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := ssh.NewSignerFromKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func session(conn net.Conn, c *ssh.ServerConfig) {
+	defer conn.Close()
+	_, channels, requests, err := ssh.NewServerConn(conn, c)
+	if err != nil {
+		return
+	}
+	go ssh.DiscardRequests(requests)
+	for ch := range channels {
+		channel, requests, err := ch.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer channel.Close()
+			for rq := range requests {
+				var ask struct{ Command string }
+				if rq.Type != "exec" || ssh.Unmarshal(rq.Payload, &ask) != nil {
+					_ = rq.Reply(false, nil)
+					continue
+				}
+				_ = rq.Reply(true, nil)
+				cmd := exec.Command("git", "upload-pack", strings.Trim(strings.TrimPrefix(ask.Command, "git-upload-pack "), "'"))
+				cmd.Stdout, cmd.Stderr = channel, channel.Stderr()
+				code := byte(128)
+				if in, err := cmd.StdinPipe(); err == nil && cmd.Start() == nil {
+					go func() { _, _ = io.Copy(in, channel) }() // ends with the channel, not with the command
+					if cmd.Wait() == nil {
+						code = 0
+					}
+				}
+				_, _ = channel.SendRequest("exit-status", false, []byte{0, 0, 0, code})
+				return
+			}
+		}()
+	}
+}
+
+func (h *sshHost) knownHosts(t *testing.T, lines ...string) []string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "known_hosts")
+	if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return []string{file}
+}
+
+func TestSSH(t *testing.T) {
+	o := newOrigin(t)
+	o.commit("main", "a", files("x", "1"))
+	h := serveSSH(t)
+	line := func(s ssh.Signer) string {
+		return knownhosts.Line([]string{knownhosts.Normalize(h.addr)}, s.PublicKey())
+	}
+	other := knownhosts.Line([]string{"other.example.com"}, signer(t, false).PublicKey())
+	for name, c := range map[string]struct {
+		known []string
+		key   string
+		path  string
+		want  string
+		text  string
+	}{
+		"only the ed25519 key is known": {[]string{other, line(h.ed)}, h.keyFile, o.dir, "advanced >a", ""},
+		"only the RSA key is known":     {[]string{line(h.rsa), other}, h.keyFile, o.dir, "advanced >a", ""},
+		"another key is known":          {[]string{line(signer(t, false))}, h.keyFile, o.dir, "unreachable  HostKeyChanged", "ask the host's owner"},
+		"no key is known":               {[]string{other}, h.keyFile, o.dir, "unreachable  HostKeyUnknown", "ssh-keyscan"},
+		"no such repository":            {[]string{line(h.ed)}, h.keyFile, o.dir + "x", "unreachable  RemoteNotFound", "check the address"},
+		"no key file":                   {[]string{line(h.ed)}, "/no/such/key", o.dir, "unreachable  AuthFailed", "check the path"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := watch(t, Options{Remote: "ssh://git@" + h.addr + c.path, Branch: "main", Timeout: 10 * time.Second, Auth: Auth{KeyFile: c.key, KnownHosts: h.knownHosts(t, c.known...)}})
+			for range 3 {
+				got := r.Poll(t.Context())
+				if u, ok := got.(Unreachable); ok && !strings.Contains(u.Err.Error(), c.text) {
+					t.Errorf("error %v (%v), want %q", u.Err, u.Err.Err, c.text)
+				}
+				if shape(got) != c.want && shape(got) != "unchanged a" {
+					t.Errorf("got %q, want %q: %+v", shape(got), c.want, got)
+				}
+			}
+		})
+	}
+}
+
+func TestSSHWrongUserKey(t *testing.T) {
+	o := newOrigin(t)
+	h, stranger := serveSSH(t), serveSSH(t)
+	known := h.knownHosts(t, knownhosts.Line([]string{knownhosts.Normalize(h.addr)}, h.ed.PublicKey()))
+	r := watch(t, Options{Remote: "ssh://git@" + h.addr + o.dir, Branch: "main", Auth: Auth{KeyFile: stranger.keyFile, KnownHosts: known}})
+	expect(t, r, "unreachable  AuthFailed")
+	t.Setenv("SSH_AUTH_SOCK", "")
+	agent := watch(t, Options{Remote: "git@127.0.0.1:team/x.git", Branch: "main", Auth: Auth{KnownHosts: known}})
+	if got := expect(t, agent, "unreachable  AuthFailed").(Unreachable); !strings.Contains(got.Err.Error(), "ssh-add") {
+		t.Errorf("error: %v", got.Err)
+	}
+}
