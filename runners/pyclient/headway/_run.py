@@ -6,6 +6,7 @@ import json
 import math
 import os
 import re
+import sys
 import traceback
 import warnings
 from dataclasses import dataclass
@@ -351,7 +352,8 @@ def attach() -> Run:
         return Run(_wire.Conn(path), lead=False)
     conn = _wire.Conn(path)
     try:
-        hello = {"op": "hello", "protocol": _wire.PROTOCOL, "client": "python", "pid": getpid()}
+        client = "python %d.%d" % sys.version_info[:2]
+        hello = {"op": "hello", "protocol": _wire.PROTOCOL, "client": client, "pid": getpid()}
         return Run(conn, conn.ask(_wire.encode(hello)))
     except BaseException:
         conn.close()
