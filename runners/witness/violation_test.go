@@ -2,6 +2,8 @@ package witness
 
 import (
 	"context"
+	"errors"
+	"io"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -232,4 +234,36 @@ func TestNotOpened(t *testing.T) {
 	if v := h.Renew(ctx, Progress{}, Lease{}); v.Outcome != Refused || v.Over() {
 		t.Fatal("a lease of nothing:", v)
 	}
+}
+
+// cutting ends the bodies of the first gets early.
+type cutting struct {
+	*memory
+	gets int
+}
+
+func (c *cutting) Get(ctx context.Context, key string, r bucket.Range) (*bucket.Object, error) {
+	o, err := c.memory.Get(ctx, key, r)
+	if err == nil && c.gets > 0 {
+		c.gets--
+		o.Body = io.NopCloser(io.LimitReader(o.Body, o.Size/2))
+	}
+	return o, err
+}
+
+// TestShortBody: half a record on the way is read again; it is neither corrupt nor somebody else's.
+func TestShortBody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, work, n := newMemory(), workNamed(1), 0
+		h := captured(t, s, work, 1)
+		c := &cutting{memory: s, gets: 3}
+		if _, err := Read(t.Context(), c, work); err == nil || isUnreadable(err) || errors.Is(err, ErrAbsent) {
+			t.Fatal("half a record was taken for a corrupt one:", err)
+		}
+		h.s = c
+		s.after = once(record.WitnessPrefix, bucket.Unknown, &n)
+		if v := h.Renew(t.Context(), Progress{Step: 4}, quick); v.Outcome != Won || c.gets != 0 {
+			t.Fatal(v, c.gets)
+		}
+	})
 }
