@@ -157,7 +157,7 @@ func (r *run) program(ctx, store context.Context, seen witness.Record) Exit {
 	}
 	r.oom = oomKills()
 	srv := &server{d: r.d, k: r.k, work: r.c.Work, attempt: seen.Attempt, resume: l.resume, cwd: l.cwd}
-	if path, err := srv.listen(); err != nil {
+	if path, err := srv.listen(r.scratch.dir); err != nil {
 		return r.giveUp(store, exitOf(err), guard.Ended{}, "")
 	} else if r.claim.Terms.WatchPath == "" {
 		l.env["HEADWAY_SOCKET"] = path

@@ -49,9 +49,9 @@ type conn struct {
 }
 
 // listen opens the socket in a folder of its own that only this user may enter. Socket paths are bounded at about
-// 100 bytes, so a long temporary folder is given up for /tmp.
-func (s *server) listen() (path string, err error) {
-	for _, base := range []string{os.TempDir(), "/tmp"} {
+// 100 bytes, so a long scratch folder is given up for the temporary one, and that for /tmp.
+func (s *server) listen(scratch string) (path string, err error) {
+	for _, base := range []string{scratch, os.TempDir(), "/tmp"} {
 		s.dir, err = os.MkdirTemp(base, "hw") // mode 0700
 		if err != nil {
 			continue

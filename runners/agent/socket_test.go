@@ -73,7 +73,7 @@ func newRig(t testing.TB, b bucket.Bucket, terms record.Terms) *rig {
 	c := courier.New(ctx, courier.Config{Store: b, Work: testWork, Attempt: 1, Dir: t.TempDir(), Report: g.d.reported})
 	cwd := t.TempDir()
 	g.srv = &server{d: g.d, k: c, work: testWork, attempt: 1, resume: resumeAnswer{OK: true}, cwd: cwd}
-	path, err := g.srv.listen()
+	path, err := g.srv.listen(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
