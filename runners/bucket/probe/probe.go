@@ -325,7 +325,7 @@ func (p *run) clocks(ctx context.Context) error {
 	if apart := o.Date.Sub(o.Modified).Abs(); apart > stampApart {
 		return p.refuse("the age of a lease could not be told", "its Date and its Last-Modified are %s apart for an object written just now", apart.Round(time.Second))
 	}
-	skew := o.Date.Sub(before.Add(time.Since(before) / 2))
+	skew := o.Date.Add(time.Second / 2).Sub(before.Add(time.Since(before) / 2)) // the header drops the fraction: half a second in the mean
 	p.r.SkewS = skew.Seconds()
 	switch {
 	case skew.Abs() > skewRefuse:

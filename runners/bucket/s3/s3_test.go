@@ -3,6 +3,7 @@ package s3_test
 import (
 	"context"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/headway-run/headway/runners/bucket"
 	"github.com/headway-run/headway/runners/bucket/buckettest"
+	"github.com/headway-run/headway/runners/bucket/probe"
 	"github.com/headway-run/headway/runners/bucket/s3"
 )
 
@@ -61,4 +63,21 @@ func TestConformanceOverFakeServer(t *testing.T) {
 			return open(t, s3.Config{Endpoint: endpoint, Prefix: "/team/a/", PartSize: single})
 		})
 	})
+}
+
+// TestProbeOverFakeServer: it checks no signatures, and the probe says so.
+func TestProbeOverFakeServer(t *testing.T) {
+	r, err := probe.Run(t.Context(), open(t, s3.Config{Endpoint: fake(t)}), probe.Options{})
+	if err != nil || !r.Pass || !r.Has(probe.QuirkNoAuth) || r.Has(probe.QuirkPresignIgnores) {
+		t.Errorf("%v, report %+v", err, r)
+	}
+}
+
+// TestMissingBucket: one sentence that names it.
+func TestMissingBucket(t *testing.T) {
+	b := open(t, s3.Config{Endpoint: fake(t), Bucket: "nowhere"})
+	_, err := b.Put(t.Context(), "k", strings.NewReader("x"), bucket.IfAbsent())
+	if !bucket.Is(err, bucket.NoBucket) || !strings.Contains(err.Error(), `make bucket "nowhere"`) {
+		t.Errorf("got %v", err)
+	}
 }

@@ -3,6 +3,7 @@
 package s3_test
 
 import (
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/headway-run/headway/runners/bucket"
 	"github.com/headway-run/headway/runners/bucket/buckettest"
+	"github.com/headway-run/headway/runners/bucket/probe"
 	"github.com/headway-run/headway/runners/bucket/s3"
 )
 
@@ -136,5 +138,26 @@ func TestPresignedConditionsOverRealServer(t *testing.T) {
 		if got := send(step.m, step.header, step.value, "x", step.spoil); got != step.want {
 			t.Errorf("%+v: status %d", step, got)
 		}
+	}
+}
+
+func TestProbeOverRealServer(t *testing.T) {
+	configs, _ := real(t)
+	for name, c := range configs {
+		other := configs["http"]
+		if name == "http" {
+			other = configs["https"]
+		}
+		t.Run(name, func(t *testing.T) {
+			client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: c.RootCAs, MinVersion: tls.VersionTLS12}}}
+			r, err := probe.Run(t.Context(), open(t, c), probe.Options{Doors: []bucket.Bucket{open(t, other)}, HTTP: client})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("%+v", r)
+			if !r.Pass || r.Has(probe.QuirkNoAuth) || r.Has(probe.QuirkPresignIgnores) || r.Has(probe.QuirkETagUnquoted) {
+				t.Errorf("quirks %v, notes %q", r.Quirks, r.Notes)
+			}
+		})
 	}
 }
