@@ -26,9 +26,9 @@ func classesOf(keep func(Rule) bool) []string {
 }
 
 func drawFacts(t *rapid.T) Facts {
-	job := &plan.Job{Name: "a", Work: "w", On: []string{"p", "q"}, Suspend: rapid.Bool().Draw(t, "suspend"),
+	job := &plan.Job{Name: "a", Work: "w", On: []string{"p", "q"}, Suspend: rapid.IntRange(0, 9).Draw(t, "suspend") == 0,
 		Limits: plan.Limits{Retries: rapid.IntRange(0, 6).Draw(t, "retries")}}
-	f := Facts{Job: job, Work: "w", Name: "a", Wish: Wish(rapid.IntRange(0, 2).Draw(t, "wish")),
+	f := Facts{Job: job, Work: "w", Name: "a", Wish: rapid.SampledFrom([]Wish{Wanted, Wanted, Wanted, Wanted, Frozen, Leaving}).Draw(t, "wish"),
 		OnDelete: rapid.SampledFrom([]plan.OnDelete{plan.Drain, plan.Revoke, plan.Orphan}).Draw(t, "on_delete"),
 		Brake:    rapid.Bool().Draw(t, "brake")}
 	if rapid.IntRange(0, 9).Draw(t, "crowded") == 0 {
@@ -40,9 +40,9 @@ func drawFacts(t *rapid.T) Facts {
 	f.Lease = drawLease(t)
 	f.History = drawHistory(t, f.Lease)
 	for i := range rapid.IntRange(0, 2).Draw(t, "inputs") {
-		n := Need{Job: string(rune('x' + i)), Finished: rapid.IntRange(0, 3).Draw(t, "input") > 0}
+		n := Need{Job: string(rune('x' + i)), Finished: rapid.IntRange(0, 9).Draw(t, "input") > 0}
 		if n.Finished {
-			n.Exit = rapid.SampledFrom([]int{0, 0, 0, 1}).Draw(t, "exit")
+			n.Exit = rapid.SampledFrom([]int{0, 0, 0, 0, 0, 0, 1}).Draw(t, "exit")
 		} else if rapid.Bool().Draw(t, "stuck") {
 			n.Failed = "it failed"
 		}
@@ -66,7 +66,7 @@ func drawFacts(t *rapid.T) Facts {
 }
 
 func drawLease(t *rapid.T) Lease {
-	l := Lease{State: rapid.SampledFrom([]witness.State{leaseAbsent, leaseUnknown, witness.Held, witness.Yielded, witness.Revoked, witness.Finished}).Draw(t, "state")}
+	l := Lease{State: rapid.SampledFrom([]witness.State{leaseAbsent, leaseUnknown, witness.Held, witness.Yielded, witness.Revoked, witness.Revoked, witness.Yielded, witness.Revoked, witness.Finished}).Draw(t, "state")}
 	if l.State == leaseAbsent || l.State == leaseUnknown {
 		return l
 	}
@@ -85,7 +85,7 @@ func drawLease(t *rapid.T) Lease {
 func drawHistory(t *rapid.T, l Lease) History {
 	h := History{Floor: l.Floor}
 	for a := int64(1); a <= l.Attempt; a++ {
-		at := Attempt{N: a, Dispatch: max(a, l.Dispatch-l.Attempt+a), Platform: "p", Gained: rapid.Bool().Draw(t, "gained"),
+		at := Attempt{N: a, Dispatch: max(a, l.Dispatch-l.Attempt+a), Platform: "p", Gained: rapid.IntRange(0, 3).Draw(t, "gained") > 0,
 			Live: a == l.Attempt && l.State == witness.Held, Yielded: a == l.Attempt && l.State == witness.Yielded}
 		if rapid.Bool().Draw(t, "ended") {
 			at.End = rapid.SampledFrom(append(classesOf(nil), "something_new")).Draw(t, "end")
@@ -100,7 +100,7 @@ func drawHistory(t *rapid.T, l Lease) History {
 	}
 	for n := int64(1); n <= h.Last; n++ {
 		d := Dispatch{N: n, Platform: "p", Captured: captured[n], Window: 2 * time.Minute,
-			Age:     rapid.SampledFrom([]time.Duration{time.Second, time.Minute, time.Hour}).Draw(t, "age"),
+			Age:     rapid.SampledFrom([]time.Duration{time.Second, time.Minute, time.Hour, time.Hour, time.Hour}).Draw(t, "age"),
 			Settled: rapid.SampledFrom([]string{"", "", "", "pending", "closed"}).Draw(t, "settled")}
 		if d.Answered = rapid.Bool().Draw(t, "answered"); d.Answered {
 			if d.OK = rapid.Bool().Draw(t, "ok"); !d.OK {

@@ -17,6 +17,7 @@ import (
 	"github.com/headway-run/headway/runners/bucket/faulty"
 	"github.com/headway-run/headway/runners/record"
 	"github.com/headway-run/headway/runners/sim"
+	"github.com/headway-run/headway/runners/witness"
 )
 
 // long is a model of 19 hours.
@@ -464,4 +465,59 @@ func shaky(t *testing.T, seed uint64) {
 	for _, j := range jobs {
 		r.wholeResult(j.Work, 100)
 	}
+}
+
+// renewing renews a lease just before it is read for the n-th time.
+type renewing struct {
+	bucket.Bucket
+	key   string
+	n     int
+	renew func()
+}
+
+func (r *renewing) Get(ctx context.Context, key string, rg bucket.Range) (*bucket.Object, error) {
+	if key == r.key {
+		if r.n--; r.n == 0 {
+			r.renew()
+		}
+	}
+	return r.Bucket.Get(ctx, key, rg)
+}
+
+// A lease that is renewed between the judgement and the write-off is not written off.
+func TestARenewalInTheLastMomentCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, rigConfig{slots: 2, script: "launch 1 no_start"})
+		j := job("a")
+		d := r.desired("c1", j)
+		key := record.WitnessKey(string(j.Work))
+		re := &renewing{Bucket: r.store, key: key}
+		rec := r.reconciler(func(c *reconcile.Config) { c.Bucket = re })
+		r.pass(rec, d)
+		lease := witness.LeaseFor(0, time.Second, 0)
+		h, err := witness.Capture(t.Context(), r.store, witness.CaptureRequest{Work: string(j.Work), Dispatch: 1, Lease: lease})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v := h.Open(t.Context(), record.Open{Platform: "here"}); v.Outcome != witness.Won {
+			t.Fatal(v)
+		}
+		for range 30 {
+			r.pass(rec, d)
+			<-time.After(5 * time.Second)
+			re.n, re.renew = 2, func() { h.Renew(t.Context(), witness.Progress{Step: 1}, lease) }
+		}
+		if n := r.acts(reconcile.WriteOff); n != 0 || r.lease(j.Work).State != witness.Held {
+			t.Errorf("%d write-offs; lease %+v", n, r.lease(j.Work))
+		}
+		tried := 0
+		for _, a := range r.seen {
+			if a.Kind == reconcile.WriteOff && strings.Contains(a.Result, "changed since") {
+				tried++
+			}
+		}
+		if tried == 0 {
+			t.Error("it was never judged silent")
+		}
+	})
 }

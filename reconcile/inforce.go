@@ -212,4 +212,3 @@ func (r *Reconciler) unready(job *plan.Job) string {
 	}
 	return ""
 }
-

@@ -1,7 +1,7 @@
 package reconcile_test
 
 import (
-	"context"
+	"flag"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -22,7 +22,14 @@ import (
 	"github.com/headway-run/headway/runners/witness"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain asks for thousands of cases of each property: they are pure and cost microseconds.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if f := flag.Lookup("rapid.checks"); f != nil && f.Value.String() == f.DefValue {
+		_ = f.Value.Set("5000")
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // rig is one store with one simulated platform. It lives in a synctest bubble: hours pass in milliseconds.
 type rig struct {
@@ -205,5 +212,3 @@ func numbered(n int, change ...func(*plan.Job)) []plan.Job {
 	}
 	return out
 }
-
-var _ = context.Canceled
