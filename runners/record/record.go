@@ -63,7 +63,16 @@ type Claim struct {
 	CaptureS   float64  `json:"capture_s"` // capture window, seconds
 	Terms      Terms    `json:"terms"`
 	Secrets    []string `json:"secrets,omitempty"` // names only
+	Before     *Before  `json:"before,omitempty"`  // the attempt before, as the claimer saw it; nil: there was none
 	Time       string   `json:"time"`              // RFC 3339, for people; takes part in no decision
+}
+
+// Before is how far an attempt had come when its place was given to the next dispatch. The lease forgets it at the next
+// capture, and an attempt that was killed leaves no account of its own.
+type Before struct {
+	Attempt int64 `json:"attempt"`
+	Step    int64 `json:"step"`           // of its last renewal
+	Kept    int64 `json:"kept,omitempty"` // step that the resume pointer names; 0: none
 }
 
 // Terms are the placement knobs that a worker obeys; they may differ from one dispatch to the next.
