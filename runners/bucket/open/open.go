@@ -47,7 +47,11 @@ func openDir(u *url.URL, o Options) (bucket.Bucket, error) {
 	case u.RawQuery != "" || u.Fragment != "":
 		return nil, bad(u.String(), "a dir: URL has no ? or # part", "write a ? or # in a folder's name as %3F or %23")
 	}
-	return dir.Open(u.Path, dir.Options{Create: o.Create, NoSync: o.NoSync})
+	b, err := dir.Open(u.Path, dir.Options{Create: o.Create, NoSync: o.NoSync})
+	if err != nil {
+		return nil, err
+	}
+	return b, nil
 }
 
 // bad is the refusal of a URL.

@@ -63,7 +63,11 @@ func openS3(ctx context.Context, u *url.URL, o Options) (bucket.Bucket, error) {
 	if c.Credentials, err = o.credentials(ctx); err != nil {
 		return nil, err
 	}
-	return s3.New(c)
+	b, err := s3.New(c)
+	if err != nil {
+		return nil, err
+	}
+	return b, nil
 }
 
 func first(values ...string) string {
