@@ -135,11 +135,14 @@ func (l *loader) splitGroups(j *Job) {
 		if !ok || len(members) == 0 {
 			continue
 		}
-		var words []string
-		for _, m := range members {
-			words = append(words, "${needs."+l.jobs[m].Name+"}")
+		words := l.groupWords[members[0]]
+		if words == nil {
+			for _, m := range members {
+				words = append(words, "${needs."+l.jobs[m].Name+"}")
+			}
+			slices.Sort(words)
+			l.groupWords[members[0]] = words
 		}
-		slices.Sort(words)
 		j.Argv = slices.Replace(slices.Clone(j.Argv), i, i+1, words...)
 		i += len(words) - 1
 	}

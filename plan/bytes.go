@@ -14,13 +14,17 @@ const (
 	maxSeparators   = 50_000       // commas, colons, brackets and line ends: a bound on the number of nodes
 )
 
-// maxProblems bounds what is reported of one file.
-const maxProblems = 1000
+// Bounds on what is reported.
+const (
+	maxProblems    = 1000   // of one file, on its own
+	maxAllProblems = 20_000 // of what only all files together show
+)
 
 // problems collects what is wrong.
 type problems struct {
 	list   []Problem
 	errors int
+	most   int // errors that are kept; 0: maxProblems
 }
 
 func (ps *problems) bad() bool { return ps.errors > 0 }
@@ -37,8 +41,12 @@ func (ps *problems) add(p Problem) {
 	if p.Severity == Error {
 		ps.errors++
 	}
-	if ps.errors > maxProblems {
-		if ps.errors == maxProblems+1 {
+	most := ps.most
+	if most == 0 {
+		most = maxProblems
+	}
+	if ps.errors > most {
+		if ps.errors == most+1 {
 			p.Code, p.Text, p.Expected, p.Hint = "TooManyProblems", "more problems than are shown", "", "mend the first ones and look again"
 			ps.list = append(ps.list, p)
 		}

@@ -3,7 +3,6 @@ package plan
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"path"
 	"strings"
 )
@@ -57,7 +56,7 @@ func (w *codeWalk) locate() bool {
 	dir := ""
 	for _, seg := range strings.Split(w.root, "/") {
 		es, err := w.tree.Entries(dir)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err != nil { // also when it is "not there": it was listed, so an object is missing
 			return w.fail("Unreadable", "the code folder could not be read: "+err.Error(), "", "look again")
 		}
 		full := path.Join(dir, seg)

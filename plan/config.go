@@ -105,7 +105,7 @@ func platformSeq(m map[string]Platform) func(func(string) bool) {
 
 func (d *decoder) globs(n *node, f *Field) ([]string, []Pos) {
 	pos := []Pos{}
-	got, _ := list(d, n, f, "a list of globs", func(m *node) (string, bool) {
+	got, _ := list(d, n, f, MaxList, "a list of globs", func(m *node) (string, bool) {
 		s, ok := d.text(m, f)
 		if !ok {
 			return "", false

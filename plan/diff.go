@@ -147,7 +147,7 @@ func (d *differ) isFrozen(name string) bool {
 
 func (d *differ) waits(c *Change) string {
 	if len(c.After) > 0 {
-		return "starts after " + strings.Join(c.After, ", ")
+		return "after " + strings.Join(c.After, ", ")
 	}
 	return ""
 }
@@ -161,7 +161,7 @@ func (d *differ) stayed(c *Change, old *AcceptedJob, i int) {
 	over := c.Now != nil && (c.Now.State == StateFinished || c.Now.State == StateFailed || c.Now.State == StateUnknown)
 	switch {
 	case len(c.Fields) > 0:
-		c.Op, c.Reason = OpUpdate, "in place"
+		c.Op = OpUpdate
 	case running || over:
 		c.Op = OpUnchanged
 		if over {
@@ -247,7 +247,7 @@ func (d *differ) left(old *AcceptedJob) {
 	case c.Leaving == nil:
 		c.Reason = "nothing of it runs"
 	case !c.Leaving.Live():
-		c.Reason = c.Leaving.State + ": its results stay"
+		c.Reason = c.Leaving.State + ", its results stay"
 	case old.OnDelete == Drain:
 		c.Reason = "stops after its next milestone"
 	case old.OnDelete == Orphan:
@@ -329,18 +329,8 @@ func (d *differ) fields(out []FieldChange, old, now []byte, sort Sort) []FieldCh
 	if err != nil {
 		return append(out, FieldChange{Field: string(sort), Sort: sort, New: "unreadable: " + err.Error()})
 	}
-	x, y := make(map[string]any), make(map[string]any)
-	for k, v := range a {
-		if w, ok := b[k]; !ok || !bytes.Equal(v, w) {
-			flatten(v, x, k)
-		}
-	}
-	for k, w := range b {
-		if v, ok := a[k]; !ok || !bytes.Equal(v, w) {
-			flatten(w, y, k)
-		}
-	}
-	got, err := compareValues(x, y)
+	x, y := unequal(a, b)
+	got, err := compareValues(flatten(x), flatten(y))
 	if err != nil {
 		return append(out, FieldChange{Field: string(sort), Sort: sort, New: err.Error()})
 	}
@@ -349,17 +339,6 @@ func (d *differ) fields(out []FieldChange, old, now []byte, sort Sort) []FieldCh
 		out = append(out, f)
 	}
 	return out
-}
-
-// flatten puts a value under its path: each key of a map under its own, everything else as its canonical text.
-func flatten(raw json.RawMessage, into map[string]any, path string) {
-	if m, err := splitObject(raw); err == nil && len(m) > 0 {
-		for k, v := range m {
-			into[path+"."+k] = string(v)
-		}
-		return
-	}
-	into[path] = string(raw)
 }
 
 // compareValues runs go-cmp over two decoded objects. A panic of it, which is a bug of that package or of ours, comes

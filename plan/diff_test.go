@@ -288,7 +288,11 @@ func TestSplitObject(t *testing.T) {
 		if err := json.Unmarshal(b, &want); err != nil {
 			t.Fatal(err)
 		}
-		got, err := splitObject(b)
+		list, err := splitObject(b)
+		got := make(map[string]json.RawMessage)
+		for _, m := range list {
+			got[m.key] = m.raw
+		}
 		if d := cmp.Diff(want, got); err != nil || d != "" && len(want) > 0 {
 			t.Fatal(err, d)
 		}

@@ -247,18 +247,38 @@ func putRun(b []byte, j *Job) []byte {
 	words := j.Argv
 	if len(j.Inputs) > 0 {
 		words = slices.Clone(words)
+		find := inputFinder(j.Inputs)
 		for i, w := range words {
 			words[i] = expand(w, func(name string) (string, bool) {
-				for _, in := range j.Inputs {
-					if "needs."+in.Job == name {
-						return "${needs:" + string(in.Work) + "}", true
-					}
+				job, is := strings.CutPrefix(name, "needs.")
+				if !is {
+					return "", false
 				}
-				return "", false
+				work, ok := find(job)
+				return "${needs:" + string(work) + "}", ok
 			})
 		}
 	}
 	return putList(b, words)
+}
+
+// inputFinder finds an input's work by its job's name, quickly where there are many.
+func inputFinder(ins []Input) func(job string) (Digest, bool) {
+	if len(ins) > 16 {
+		m := make(map[string]Digest, len(ins))
+		for _, in := range ins {
+			m[in.Job] = in.Work
+		}
+		return func(job string) (Digest, bool) { w, ok := m[job]; return w, ok }
+	}
+	return func(job string) (Digest, bool) {
+		for _, in := range ins {
+			if in.Job == job {
+				return in.Work, true
+			}
+		}
+		return "", false
+	}
 }
 
 // expand replaces ${NAME} where value knows the name, and leaves anything else as it is.

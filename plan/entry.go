@@ -123,6 +123,9 @@ func (e *entry) inherit(src *entry) {
 	}
 }
 
+// maxCopied bounds the entries of maps that `like` may copy in one plan.
+const maxCopied = 1_000_000
+
 // resolveLike applies `like` to every entry, parents first. Cycles and unknown parents are reported.
 func (l *loader) resolveLike() {
 	for _, e := range l.entries {
@@ -143,7 +146,7 @@ func (l *loader) resolve(e *entry) {
 		parent := l.byName[e.like]
 		if parent == nil {
 			l.ps.refuse(e.at("like"), "UnknownJob", "like names "+show(e.like)+", which no file has", "the name of a job",
-				didYouMean(e.like, l.names, ""))
+				l.near(e.like, func() []string { return l.names }))
 			e.freeze("its `like` names no job")
 			break
 		}
@@ -157,6 +160,11 @@ func (l *loader) resolve(e *entry) {
 		if parent := l.byName[e.like]; parent != nil && e.frozen == "" {
 			if l.unusable(parent) {
 				e.freeze("it is like " + parent.name + ", which has an error")
+			}
+			if l.copied > maxCopied {
+				l.fail(e, e.at("like"), "PlanTooLarge", "jobs that are like others have too many settings in all", "a smaller plan", "put large settings into files of the code folders")
+				e.resolved = done
+				continue
 			}
 			e.inherit(parent)
 		}
@@ -188,7 +196,7 @@ func joinCycle(names []string) string {
 // expandMatrix turns one resolved entry into its jobs.
 func (l *loader) expandMatrix(e *entry) []Job {
 	e.job.Name, e.job.Group, e.job.Pos = e.name, e.name, e.namePo
-	if len(e.axes) == 0 {
+	if len(e.axes) == 0 && len(l.jobs) < MaxJobs {
 		return []Job{e.job}
 	}
 	total := 1
@@ -198,6 +206,14 @@ func (l *loader) expandMatrix(e *entry) []Job {
 				fmt.Sprintf("at most %d combinations", MaxMatrix), "split it into several entries")
 			return nil
 		}
+	}
+	if len(l.jobs)+total > MaxJobs {
+		l.ps.refuse(e.namePo, "TooManyJobs", fmt.Sprintf("with this entry the plan has more than %d jobs", MaxJobs), "fewer jobs", "")
+		return nil
+	}
+	if size := len(e.job.IdentityJSON()) * total; size > MaxCanonical/4 {
+		l.ps.refuse(e.at("matrix"), "MatrixTooLarge", fmt.Sprintf("matrix of %s makes %d MiB of settings", show(e.name), size>>20), fmt.Sprintf("at most %d MiB", MaxCanonical>>22), "put large settings into a file of the code folder")
+		return nil
 	}
 	out := make([]Job, 0, total)
 	seen := make(map[string]bool, total)

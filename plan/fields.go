@@ -71,11 +71,15 @@ func row[T any](f Field, ptr func(*Job) *T, read reader[T], put func([]byte, T) 
 func mapRow(f Field, ptr func(*Job) *map[string]string, key func(d *decoder, k *node) bool, val reader[string]) leaf {
 	l := row(f, ptr, func(d *decoder, n *node, f *Field) (map[string]string, bool) { return d.textMap(n, f, key, val) }, putMap)
 	l.copy = func(dst, src *entry) {
-		m := maps.Clone(*ptr(&src.job))
-		if m == nil {
-			m = make(map[string]string)
+		own, theirs := *ptr(&dst.job), *ptr(&src.job)
+		if len(own) == 0 {
+			*ptr(&dst.job) = theirs // shared: nobody writes into a map that was read
+			return
 		}
-		maps.Copy(m, *ptr(&dst.job)) // what dst says itself wins
+		m := make(map[string]string, len(own)+len(theirs))
+		maps.Copy(m, theirs)
+		maps.Copy(m, own) // what dst says itself wins
+		dst.from.copied += len(m)
 		*ptr(&dst.job) = m
 	}
 	return l

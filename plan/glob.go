@@ -1,9 +1,7 @@
 package plan
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"path"
 	"slices"
 	"strings"
@@ -54,7 +52,7 @@ func (f *finder) entries(dir string) []Entry {
 		return es
 	}
 	es, err := f.tree.Entries(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) && f.err == nil {
+	if err != nil && f.err == nil { // also when it is "not there": it was listed, so an object is missing
 		f.err = err
 	}
 	f.dirs[dir] = es

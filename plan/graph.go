@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -23,6 +24,7 @@ func (l *loader) connect() {
 		}
 	}
 	l.identity = make([][]byte, len(l.jobs))
+	l.groupWords = make(map[int][]string)
 	g := &graph{l: l, state: make([]progress, len(l.jobs)), needs: make(map[*entry][]int)}
 	for i := range l.jobs {
 		g.visit(i)
@@ -116,10 +118,14 @@ func (g *graph) resolve(e *entry) []int {
 			e.freeze("it needs " + n.name + ", which has an error")
 			continue
 		}
-		l.fail(e, n.pos, "UnknownJob", "needs "+show(n.name)+", which no file has", "the name of a job or of a group", didYouMean(n.name, l.allNames(), ""))
+		l.fail(e, n.pos, "UnknownJob", "needs "+show(n.name)+", which no file has", "the name of a job or of a group", l.near(n.name, l.allNames))
 	}
 	slices.Sort(out)
 	out = slices.Compact(out)
+	if len(out) > MaxNeeds {
+		l.fail(e, e.at("needs"), "TooManyNeeds", fmt.Sprintf("needs stand for %d jobs", len(out)), fmt.Sprintf("at most %d", MaxNeeds), "let one job gather what a group made")
+		out = nil
+	}
 	g.needs[e] = out
 	return out
 }
@@ -132,6 +138,14 @@ func (l *loader) frozenBase(start string) *entry {
 		}
 	}
 	return nil
+}
+
+// near is a hint for a mistyped job, as long as there are not so many mistakes that looking would take long.
+func (l *loader) near(name string, known func() []string) string {
+	if l.ps.errors > 200 {
+		return ""
+	}
+	return didYouMean(name, known(), "")
 }
 
 func (l *loader) allNames() []string {
@@ -166,11 +180,23 @@ func (g *graph) digest(i int, needs []int) {
 	l := g.l
 	j := &l.jobs[i]
 	g.order = append(g.order, i)
-	for _, n := range needs {
+	for _, n := range needs[:min(len(needs), max(0, MaxInputs-l.inputs))] {
 		j.Inputs = append(j.Inputs, Input{Job: l.jobs[n].Name, Work: l.jobs[n].Work})
+	}
+	if l.inputs += len(needs); l.inputs > MaxInputs {
+		l.fail(l.owner[i], l.owner[i].at("needs"), "TooManyNeeds", fmt.Sprintf("with this job the plan has more than %d needs", MaxInputs), "fewer needs", "let one job gather what a group made")
+		j.Inputs = nil
 	}
 	l.splitGroups(j)
 	slices.SortFunc(j.Inputs, func(a, b Input) int { return strings.Compare(a.Job, b.Job) })
-	l.identity[i] = j.IdentityJSON()
-	j.Work = digestOf(l.identity[i])
+	id := j.IdentityJSON()
+	if len(id) > MaxIdentity {
+		l.fail(l.owner[i], j.Pos, "TooLong", fmt.Sprintf("job %q has %d KiB of identity", clip(j.Name), len(id)>>10), fmt.Sprintf("at most %d KiB", MaxIdentity>>10), "put large settings into a file of the code folder, and let one job gather what a large group made")
+		return
+	}
+	if !l.room(l.owner[i], len(id)) {
+		l.owner[i].freeze("the plan is too large")
+		return
+	}
+	l.identity[i], j.Work = id, digestOf(id)
 }

@@ -22,6 +22,13 @@ const (
 	MaxJobs       = 100_000   // jobs of one plan
 	MaxPlanFiles  = 20_000    // files that the globs of one plan may match
 	MaxNameLength = 128       // bytes of a job's or a platform's name
+	MaxText       = 16 << 10  // bytes of one value
+	MaxKeys       = 256       // keys of one map
+	MaxList       = 64        // entries of one list, other than needs and the axes of a matrix
+	MaxNeeds      = 1000      // jobs that one job may need
+	MaxInputs     = 200_000   // needs of a whole plan, groups expanded
+	MaxIdentity   = 64 << 10  // bytes of one job's canonical identity: it travels inside a record
+	MaxCanonical  = 256 << 20 // bytes of the canonical JSON of a whole plan
 )
 
 // ConfigFile is the name of the configuration at the root of a plan repository.

@@ -14,7 +14,7 @@ import (
 // position. The plan is never nil and holds what could be read without doubt: a file with an error gives no jobs, and
 // a job that copies or needs one of those is frozen with it.
 func Load(t Tree) (*Plan, []Problem) {
-	l := &loader{tree: t, code: make(map[string]*codeFolder), gpus: make(map[string]gpuName)}
+	l := &loader{tree: t, ps: problems{most: maxAllProblems}, code: make(map[string]*codeFolder), gpus: make(map[string]gpuName)}
 	l.run()
 	l.plan.Problems = sortProblems(l.ps.list)
 	return l.plan, l.plan.Problems
@@ -40,12 +40,18 @@ type loader struct {
 	code      map[string]*codeFolder
 	gpus      map[string]gpuName
 
+	copied    int // map entries copied by `like`
+	canonical int // bytes of canonical JSON so far
+
 	jobs   []Job
 	owner  []*entry // per job
 	index  map[string]int
 	groups map[string][]int // members by entry name
 
 	identity [][]byte // canonical identity per job
+	inputs   int      // needs so far, groups expanded
+	// groupWords has the words that a group stands for in a command, by its first member.
+	groupWords map[int][]string
 }
 
 // gpuName is what a card's name means.
@@ -235,17 +241,11 @@ func (l *loader) finish(e *entry) {
 	}
 	e.fill()
 	l.check(e)
-	if len(l.jobs) > MaxJobs {
-		e.freeze("the plan has too many jobs")
-	}
 	if e.frozen != "" {
 		return
 	}
 	before := l.ps.errors
 	jobs := l.expandMatrix(e)
-	if len(l.jobs)+len(jobs) > MaxJobs {
-		l.ps.refuse(e.namePo, "TooManyJobs", fmt.Sprintf("the plan has more than %d jobs", MaxJobs), "fewer jobs", "")
-	}
 	for i := range jobs {
 		l.argv(e, &jobs[i])
 	}
@@ -312,6 +312,10 @@ func (l *loader) collect() {
 		j := l.jobs[i]
 		p.Jobs[k] = j
 		p.canon[k] = canonical{l.identity[i], j.PlacementJSON(), j.MetadataJSON()}
+		if !l.room(l.owner[i], len(p.canon[k].placement)+len(p.canon[k].metadata)) {
+			p.Jobs, p.canon = p.Jobs[:k], p.canon[:k]
+			break
+		}
 		p.index[j.Name] = k
 	}
 	for _, f := range frozen {
@@ -327,6 +331,15 @@ func (l *loader) collect() {
 	if len(p.Jobs)+len(p.Frozen) == 0 && len(l.files) > 0 && !l.ps.bad() {
 		l.ps.refuse(Pos{File: ConfigFile}, "EmptyPlan", "the plan files hold no job", "at least one job", "an empty plan stops nothing; to end everything on purpose, say so in the commit")
 	}
+}
+
+// room counts canonical bytes and says whether the plan still has room for them.
+func (l *loader) room(e *entry, n int) bool {
+	before := l.canonical
+	if l.canonical += n; before <= MaxCanonical && l.canonical > MaxCanonical {
+		l.fail(e, e.namePo, "PlanTooLarge", fmt.Sprintf("the plan's jobs have more than %d MiB of settings in all", MaxCanonical>>20), "a smaller plan", "put large settings into files of the code folders")
+	}
+	return l.canonical <= MaxCanonical
 }
 
 // shared warns about jobs that ask for the same work.

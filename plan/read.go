@@ -60,6 +60,10 @@ func (d *decoder) longText(n *node, f *Field) (string, bool) {
 
 // clean refuses control characters, which a double-quoted scalar may hold as escapes.
 func (d *decoder) clean(n *node, f *Field, s string) bool {
+	if len(s) > MaxText {
+		d.refuse(n, "TooLong", fmt.Sprintf("%s has %d bytes", f.Name, len(s)), fmt.Sprintf("at most %d", MaxText), "put long text into a file of the code folder")
+		return false
+	}
 	for _, r := range s {
 		if r < ' ' && r != '\n' && r != '\t' || r >= 0x7f && r < 0xa0 || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 {
 			d.refuse(n, "ControlCharacter", fmt.Sprintf("%s holds the control character U+%04X", f.Name, r), "printable text", "")

@@ -34,6 +34,10 @@ func (d *decoder) unknown(k *node, in string, known []string) {
 }
 
 func (d *decoder) textMap(n *node, f *Field, key func(*decoder, *node) bool, val reader[string]) (map[string]string, bool) {
+	if len(n.Content)/2 > MaxKeys {
+		d.refuse(n, "TooLong", fmt.Sprintf("%s has %d keys", f.Name, len(n.Content)/2), fmt.Sprintf("at most %d", MaxKeys), "put large settings into a file of the code folder")
+		return nil, false
+	}
 	out := make(map[string]string, len(n.Content)/2)
 	sub := *f
 	ok := d.pairs(n, f, func(k, v *node) {
@@ -55,14 +59,18 @@ func (d *decoder) textMap(n *node, f *Field, key func(*decoder, *node) bool, val
 	return out, ok
 }
 
-// list reads a list with one reader per item.
-func list[T any](d *decoder, n *node, f *Field, what string, read func(*node) (T, bool)) ([]T, bool) {
+// list reads a list of at most most items with one reader per item.
+func list[T any](d *decoder, n *node, f *Field, most int, what string, read func(*node) (T, bool)) ([]T, bool) {
 	if n.Kind != sequenceNode {
 		hint := ""
 		if n.Kind == scalarNode && !isNull(n) {
 			hint = "write it in brackets: [" + strings.Trim(show(n.Value), `"`) + "]"
 		}
 		d.wrongType(n, f, what, hint)
+		return nil, false
+	}
+	if len(n.Content) > most {
+		d.refuse(n, "TooLong", fmt.Sprintf("%s has %d entries", f.Name, len(n.Content)), fmt.Sprintf("at most %d", most), "")
 		return nil, false
 	}
 	out := make([]T, 0, len(n.Content))
@@ -92,12 +100,12 @@ func (d *decoder) unique(n *node, f *Field, got []string, ok bool) ([]string, bo
 }
 
 func (d *decoder) nameList(n *node, f *Field) ([]string, bool) {
-	got, ok := list(d, n, f, "a list of names", func(m *node) (string, bool) { return d.name(m, f) })
+	got, ok := list(d, n, f, MaxList, "a list of names", func(m *node) (string, bool) { return d.name(m, f) })
 	return d.unique(n, f, got, ok)
 }
 
 func (d *decoder) gpuList(n *node, f *Field) ([]string, bool) {
-	got, ok := list(d, n, f, "a list of cards", func(m *node) (string, bool) { return d.text(m, f) })
+	got, ok := list(d, n, f, MaxList, "a list of cards", func(m *node) (string, bool) { return d.text(m, f) })
 	if ok && len(got) == 0 {
 		d.refuse(n, "EmptyList", f.Name+" is an empty list", "at least one card", "leave gpu out for CPU")
 		return nil, false
@@ -106,7 +114,7 @@ func (d *decoder) gpuList(n *node, f *Field) ([]string, bool) {
 }
 
 func (d *decoder) secretNames(n *node, f *Field) ([]string, bool) {
-	got, ok := list(d, n, f, "a list of names", func(m *node) (string, bool) {
+	got, ok := list(d, n, f, MaxList, "a list of names", func(m *node) (string, bool) {
 		s, ok := d.text(m, f)
 		if ok && !isVariable(s) {
 			d.refuse(m, "BadName", f.Name+" has an entry that is not the name of an environment variable", "a name such as WANDB_API_KEY", "name the secret, never write it")
@@ -126,7 +134,7 @@ type need struct {
 }
 
 func (d *decoder) needList(n *node, f *Field) []need {
-	got, _ := list(d, n, f, "a list of jobs", func(m *node) (need, bool) {
+	got, _ := list(d, n, f, MaxNeeds, "a list of jobs", func(m *node) (need, bool) {
 		s, ok := d.jobName(m, f)
 		return need{s, at(d.file, m)}, ok
 	})
@@ -285,7 +293,7 @@ func (d *decoder) workValue(k, v *node, in string, keys []flops.Key) (flops.Valu
 		s, ok := d.choice(v, f)
 		return flops.Value{Text: s}, ok
 	case flops.Layers:
-		entries, ok := list(d, v, f, "a list of layers", func(m *node) (map[string]flops.Value, bool) {
+		entries, ok := list(d, v, f, MaxNeeds, "a list of layers", func(m *node) (map[string]flops.Value, bool) {
 			e := make(map[string]flops.Value)
 			ok := d.pairs(m, f, func(k2, v2 *node) {
 				if val, good := d.workValue(k2, v2, f.Name, keys[i].Keys); good {
@@ -358,7 +366,7 @@ func (d *decoder) axes(n *node) []axis {
 			i, ok := d.int64(m, sub)
 			return strconv.FormatInt(i, 10), ok
 		}
-		vals, ok := list(d, v, sub, "a list of values", read)
+		vals, ok := list(d, v, sub, MaxMatrix, "a list of values", read)
 		if vals, ok = d.unique(v, sub, vals, ok); !ok {
 			return
 		}

@@ -1,54 +1,101 @@
 package plan
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 )
 
-// splitObject gives the members of a JSON object, each as its own bytes. Canonical text is cut by hand; anything else
-// goes through the standard library. Nothing at all is an empty object.
-func splitObject(b []byte) (map[string]json.RawMessage, error) {
+// member is one key of a JSON object with the bytes of its value.
+type member struct {
+	key string
+	raw json.RawMessage
+}
+
+// splitObject gives the members of a JSON object, sorted by key. Canonical text is cut by hand; anything else goes
+// through the standard library. Nothing at all is an empty object.
+func splitObject(b []byte) ([]member, error) {
 	if len(b) == 0 {
 		return nil, nil
 	}
-	if m := cutCanonical(b); m != nil {
-		return m, nil
+	if list, ok := cutCanonical(b); ok {
+		return list, nil
 	}
 	var m map[string]json.RawMessage
 	if err := json.Unmarshal(b, &m); err != nil {
 		return nil, fmt.Errorf("not a JSON object: %w", err)
 	}
-	return m, nil
+	list := make([]member, 0, len(m))
+	for k, v := range m {
+		list = append(list, member{k, v})
+	}
+	slices.SortFunc(list, func(a, b member) int { return strings.Compare(a.key, b.key) })
+	return list, nil
 }
 
-// cutCanonical cuts an object without white space whose keys have no escapes, or answers nil.
-func cutCanonical(b []byte) map[string]json.RawMessage {
+// cutCanonical cuts an object without white space whose keys have no escapes and are sorted.
+func cutCanonical(b []byte) ([]member, bool) {
 	if len(b) < 2 || b[0] != '{' || b[len(b)-1] != '}' {
-		return nil
+		return nil, false
 	}
-	m := make(map[string]json.RawMessage, 12)
+	list := make([]member, 0, 16)
 	for i := 1; i < len(b)-1; {
 		end := stringEnd(b, i)
 		if end < 0 || end+1 >= len(b) || b[end] != ':' {
-			return nil
+			return nil, false
 		}
-		key := b[i+1 : end-1]
-		for _, c := range key {
-			if c == '\\' {
-				return nil
-			}
+		key := string(b[i+1 : end-1])
+		if strings.IndexByte(key, '\\') >= 0 || len(list) > 0 && list[len(list)-1].key >= key {
+			return nil, false
 		}
 		start := end + 1
 		if i = valueEnd(b, start); i < 0 || i == start {
-			return nil
+			return nil, false
 		}
-		m[string(key)] = json.RawMessage(b[start:i])
+		list = append(list, member{key, b[start:i]})
 		if i < len(b)-1 && b[i] != ',' {
-			return nil
+			return nil, false
 		}
 		i++
 	}
-	return m
+	return list, true
+}
+
+// unequal gives the members of two objects that are not equal byte for byte.
+func unequal(a, b []member) (x, y []member) {
+	for len(a) > 0 || len(b) > 0 {
+		switch {
+		case len(b) == 0 || len(a) > 0 && a[0].key < b[0].key:
+			x, a = append(x, a[0]), a[1:]
+		case len(a) == 0 || b[0].key < a[0].key:
+			y, b = append(y, b[0]), b[1:]
+		default:
+			if !bytes.Equal(a[0].raw, b[0].raw) {
+				x, y = append(x, a[0]), append(y, b[0])
+			}
+			a, b = a[1:], b[1:]
+		}
+	}
+	return x, y
+}
+
+// flatten puts values under their paths: each key of a map under its own, everything else as its canonical text.
+func flatten(list []member) map[string]any {
+	out := make(map[string]any, len(list))
+	for _, m := range list {
+		if m.raw[0] == '{' {
+			if sub, err := splitObject(m.raw); err == nil {
+				for _, s := range sub {
+					out[m.key+"."+s.key] = string(s.raw)
+				}
+				continue
+			}
+		}
+		out[m.key] = string(m.raw)
+	}
+	return out
 }
 
 // stringEnd is the index after the string that starts at i, or -1.

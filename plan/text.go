@@ -116,11 +116,8 @@ func (c *Change) works() string {
 
 // headline is what happens, in a few words.
 func (c *Change) headline() string {
-	verb := map[Op]string{OpCreate: "start", OpUpdate: "update", OpReplace: "replace", OpRefused: "refused", OpWaiting: "waiting"}[c.Op]
-	switch {
-	case c.Op == OpRemove && c.Leaving != nil && c.Leaving.Live():
-		verb = "stop"
-	case c.Op == OpRemove:
+	verb := map[Op]string{OpCreate: "start", OpUpdate: "update in place", OpReplace: "replace", OpRefused: "refused"}[c.Op]
+	if c.Op == OpRemove && !(c.Leaving != nil && c.Leaving.Live() && c.OnDelete != Orphan) {
 		verb = "let go"
 	}
 	out := verb
