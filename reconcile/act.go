@@ -258,7 +258,7 @@ func (p *pass) launch(ctx context.Context, o *order) {
 			return
 		}
 	}
-	l := r.launchOf(o, pl, p.base.force.commit())
+	l := r.launchOf(o, pl, p.base.force.commit(), p.world.works[o.t.work].record)
 	got := runners.Dispatcher{Bucket: r.b}.Launch(ctx, pl.runner, []runners.Launch{l})[0]
 	o.called = got.Receipt != nil
 	o.a.Err, o.a.Done = got.Err, got.Err == nil
@@ -283,8 +283,8 @@ func (p *pass) unchanged(ctx context.Context, o *order) (bool, error) {
 	return old != nil && old.Version == seen.Version, nil
 }
 
-// launchOf puts together what a worker and its platform need.
-func (r *Reconciler) launchOf(o *order, pl *platform, commit string) runners.Launch {
+// launchOf puts together what a worker and its platform need. before is the lease as it stands; nil: there is none.
+func (r *Reconciler) launchOf(o *order, pl *platform, commit string, before *witness.Record) runners.Launch {
 	j := o.t.job
 	window := pl.conf.Capture
 	if window <= 0 {
@@ -299,6 +299,12 @@ func (r *Reconciler) launchOf(o *order, pl *platform, commit string) runners.Lau
 	claim := record.Claim{Protocol: record.Protocol, Work: string(j.Work), Dispatch: o.a.Dispatch, Nonce: record.Nonce(),
 		Dispatcher: r.c.ID, Platform: pl.conf.Name, Runner: pl.conf.Runner, Job: j.Name, Commit: commit, Reason: o.a.Reason,
 		CaptureS: window.Seconds(), Terms: r.terms(j), Secrets: j.Secrets, Time: time.Now().UTC().Format(time.RFC3339)}
+	if before != nil && before.Attempt > 0 {
+		claim.Before = &record.Before{Attempt: before.Attempt, Step: before.Progress.Step}
+		if before.Resume != nil {
+			claim.Before.Kept = before.Resume.Step
+		}
+	}
 	env := map[string]string{}
 	for _, name := range j.Secrets {
 		if v, ok := r.c.Secrets(name); ok {

@@ -51,6 +51,7 @@ type Lease struct {
 	Attempt  int64
 	Dispatch int64
 	Floor    int64
+	Step     int64 // of the last renewal
 	Exit     int
 	Resume   *record.Pointer
 	Reason   string
@@ -332,6 +333,14 @@ func start(a Action, f Facts, charges []Charge) Action {
 		a.Reason = fmt.Sprintf("dispatch %d on %s: %s", last.Dispatch, last.Platform, last.Why)
 		if last.Attempt != 0 {
 			a.Reason = fmt.Sprintf("attempt %d on %s: %s", last.Attempt, last.Platform, last.Why)
+		}
+		if last.Attempt != 0 && last.Attempt == f.Lease.Attempt {
+			a.Reason += fmt.Sprintf("; it was at step %d, ", f.Lease.Step)
+			if f.Lease.Resume != nil {
+				a.Reason += fmt.Sprintf("the next one resumes from %d", f.Lease.Resume.Step)
+			} else {
+				a.Reason += "the next one starts anew"
+			}
 		}
 	} else if f.Lease.State == witness.Revoked && f.Lease.Attempt == 0 {
 		a.Reason = "named by the plan again"

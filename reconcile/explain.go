@@ -38,7 +38,7 @@ type Line struct {
 	Why      string `json:"why,omitempty"`      // what that class means
 	Error    string `json:"error,omitempty"`    // the program's last error line
 	From     int64  `json:"from_step"`          // step it started from
-	Step     int64  `json:"step"`               // last step by its own account
+	Step     int64  `json:"step"`               // last step that is known of it
 	Kept     int64  `json:"kept_step"`          // step of its last acknowledged milestone; 0: none
 	Lost     int64  `json:"lost_steps"`         // steps that nobody resumes from
 	Spent    bool   `json:"spent"`
@@ -97,6 +97,16 @@ func (r *Reconciler) lines(w plan.Digest, h History, charges []Charge, s *sight)
 		} else {
 			byDispatch[c.Dispatch] = c
 		}
+	}
+	steps := map[int64]int64{} // how far attempts had come when they were given up
+	for _, slip := range shelf.listed {
+		if slip.claim != nil && slip.claim.Before != nil {
+			b := slip.claim.Before
+			steps[b.Attempt] = max(steps[b.Attempt], b.Step)
+		}
+	}
+	for i := range h.Attempts {
+		h.Attempts[i].Step = max(h.Attempts[i].Step, steps[h.Attempts[i].N])
 	}
 	var out []Line
 	told := map[int64]bool{}

@@ -341,7 +341,7 @@ func leaseOf(l *look) Lease {
 	}
 	rec := &l.seen.Record
 	out := Lease{State: rec.State, Version: l.seen.Version, Attempt: rec.Attempt, Dispatch: rec.Dispatch, Floor: rec.Floor,
-		Resume: rec.Resume, Reason: rec.Reason, Suspect: l.silence.Suspect, Left: max(l.silence.Limit-l.silence.Age, 0)}
+		Step: rec.Progress.Step, Resume: rec.Resume, Reason: rec.Reason, Suspect: l.silence.Suspect, Left: max(l.silence.Limit-l.silence.Age, 0)}
 	if rec.Finished != nil {
 		out.Exit = rec.Finished.ExitCode
 	}

@@ -5,6 +5,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/headway-run/headway/plan"
 	"github.com/headway-run/headway/reconcile"
 	"github.com/headway-run/headway/runners/sim"
@@ -30,11 +32,49 @@ func TestKilledWorkIsResumedAndFinishes(t *testing.T) {
 			t.Errorf("took %v: the second attempt must start soon after the lease has run out", took)
 		}
 		e := r.explain(rec, j)
-		if e.Spent != 0 || len(e.Lines) != 2 || e.Lines[0].Kept != 40 || e.Lines[1].From != 40 || e.State != plan.StateFinished {
+		if e.Spent != 0 || len(e.Lines) != 2 || e.Lines[0].Kept != 40 || e.Lines[0].Lost < 0 || e.Lines[1].From != 40 || e.State != plan.StateFinished {
 			t.Errorf("explanation: %+v", e)
 		}
 		if f := r.sim.Meter().Fired[sim.Die]; f != 1 {
 			t.Fatalf("the fault struck %d times", f)
+		}
+	})
+}
+
+// Everything that happened is told from the store alone, by a process that saw none of it.
+func TestExplain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, rigConfig{slots: 3, script: "launch 1 reject\nlaunch 2 no_start\nworker 1 hang 58\nworker 2 fail 70", model: sim.Model{Step: 2 * time.Second}})
+		j := job("a", steps(100, 30))
+		rec := r.reconciler(nil)
+		r.until(rec, r.desired("c1", j), 2*time.Hour, allFinished)
+		e := r.explain(r.reconciler(nil), j)
+		type line struct {
+			Dispatch, Attempt      int64
+			Class                  string
+			From, Step, Kept, Lost int64
+			Spent                  bool
+			Released               string
+		}
+		var got []line
+		for _, l := range e.Lines {
+			got = append(got, line{l.Dispatch, l.Attempt, l.Class, l.From, l.Step, l.Kept, l.Lost, l.Spent, l.Released})
+			if l.Platform != "here" || l.Commit != "c1" || l.By != "test" || l.Reason == "" || l.Time == "" || l.Why == "" {
+				t.Errorf("a line that leaves something out: %+v", l)
+			}
+		}
+		want := []line{
+			{Dispatch: 1, Class: "rejected", Spent: true},
+			{Dispatch: 2, Class: "no_capture", Released: "closed"},
+			{Dispatch: 3, Attempt: 1, Class: "silent", Step: 47, Kept: 30, Lost: 17, Released: "closed"},
+			{Dispatch: 4, Attempt: 2, Class: "user_code", From: 30, Step: 69, Kept: 60, Lost: 9},
+			{Dispatch: 5, Attempt: 3, Class: "finished", From: 60, Step: 100, Kept: 90},
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("lines (-want +got):\n%s", diff)
+		}
+		if e.State != plan.StateFinished || e.Spent != 1 || e.Limit != 5 || e.Now.Kind != reconcile.None {
+			t.Errorf("explanation: %+v", e)
 		}
 	})
 }
