@@ -1,0 +1,196 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sort"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headway-run/headway/reconcile/repo"
+	"github.com/headway-run/headway/runners"
+	"github.com/headway-run/headway/runners/audit"
+	"github.com/headway-run/headway/runners/bucket"
+	"github.com/headway-run/headway/runners/bucket/probe"
+)
+
+// doctor goes through everything that a run needs, one line each, and keeps count of what is wrong.
+type doctor struct {
+	env
+	bad int
+}
+
+func newDoctor(e env) *cobra.Command {
+	var deep, noProbe bool
+	c := &cobra.Command{Use: "doctor", Short: "probes the store, the repository and the platforms; --deep checks every invariant", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			ctx := c.Context()
+			d := &doctor{env: e.at(c)}
+			p, err := readProject(ctx, d.env, "")
+			if err != nil {
+				return err
+			}
+			if p.printProblems() {
+				d.bad++
+			} else {
+				d.good("plan", fmt.Sprintf("%s in %s", count(len(p.plan.Jobs), "job"), count(len(p.plan.Files), "file")))
+			}
+			d.repository(p)
+			b, url, err := p.openStore(ctx, !noProbe)
+			if err != nil {
+				return err
+			}
+			if !noProbe {
+				d.store(ctx, b, url)
+			}
+			d.platforms(ctx, p, url)
+			if err := d.invariants(ctx, b, deep); err != nil {
+				return err
+			}
+			if d.bad > 0 {
+				return &exit{code: exitError, err: fmt.Errorf("%s", count(d.bad, "thing")+" to mend")}
+			}
+			return nil
+		}}
+	c.Flags().BoolVar(&deep, "deep", false, "read every named file and compare its sha256")
+	c.Flags().BoolVar(&noProbe, "no-probe", false, "write nothing: leave the store's conditional writes untested")
+	return c
+}
+
+func (d *doctor) good(what, text string) {
+	fmt.Fprintf(d.stdout, "%s %-11s %s\n", d.paint(green, "ok "), what, clean(text))
+}
+
+func (d *doctor) ill(what, text, hint string) {
+	d.bad++
+	fmt.Fprintf(d.stdout, "%s %-11s %s\n", d.paint(red, "BAD"), what, clean(text))
+	if hint != "" {
+		fmt.Fprintf(d.stdout, "    hint: %s\n", clean(hint))
+	}
+}
+
+func (d *doctor) repository(p *project) {
+	w, err := repo.Folder(p.root)
+	if err != nil {
+		d.ill("repository", err.Error(), "")
+		return
+	}
+	defer w.Close()
+	head, err := w.Head()
+	switch {
+	case err != nil:
+		d.ill("repository", err.Error(), "")
+	case !w.Git():
+		d.ill("repository", p.root+" is not in a Git repository: plans are taken from commits", "git init, then commit the plan")
+	case head == "":
+		d.ill("repository", "no commit yet", "git add and git commit the plan")
+	default:
+		changed, err := w.Changes()
+		if err != nil {
+			d.ill("repository", err.Error(), "")
+			return
+		}
+		text := fmt.Sprintf("at %.12s", head)
+		if len(changed) > 0 {
+			text += fmt.Sprintf(", %s not committed", count(len(changed), "path"))
+		}
+		d.good("repository", text)
+	}
+}
+
+func (d *doctor) store(ctx context.Context, b bucket.Bucket, url string) {
+	report, err := probe.Run(ctx, b, probe.Options{Store: withoutSecrets(url), Version: version})
+	if err != nil {
+		d.ill("store", fmt.Sprintf("%s: %v", withoutSecrets(url), err), "no launch is made on a store that fails here")
+		return
+	}
+	d.good("store", fmt.Sprintf("%s: conditional writes exclude (%d requests in %.1f s; a swap takes %.1f ms, p99 %.1f ms)",
+		withoutSecrets(url), report.Requests, report.TookS, report.SwapP50*1e3, report.SwapP99*1e3))
+	for _, n := range append(report.Quirks, report.Notes...) {
+		fmt.Fprintf(d.stdout, "    note: %s\n", clean(n))
+	}
+	if err := probe.Write(ctx, b, report); err != nil {
+		d.ill("store", fmt.Sprintf("the verdict could not be kept: %v", err), "")
+	}
+}
+
+// proven makes sure, before anything is launched, that the store excludes: by the verdict that it keeps, or by a probe now.
+func proven(ctx context.Context, e env, b bucket.Bucket, url string) error {
+	kept, found, err := probe.Read(ctx, b)
+	if err != nil {
+		return storeFailure(url, err)
+	}
+	why, due := probe.Due(kept, found, withoutSecrets(url), version, time.Now())
+	if !due {
+		return nil
+	}
+	fmt.Fprintf(e.stdout, "probing the store %s: %s\n", withoutSecrets(url), clean(why))
+	report, err := probe.Run(ctx, b, probe.Options{Store: withoutSecrets(url), Version: version})
+	if r, ok := errors.AsType[*probe.Refusal](err); ok {
+		return &exit{code: exitError, err: fmt.Errorf("store %s cannot hold leases: %w", withoutSecrets(url), r), hint: "nothing was launched; another store or another version of it may do: headway doctor shows what was tried"}
+	}
+	if err != nil {
+		return storeFailure(url, err)
+	}
+	return probe.Write(ctx, b, report)
+}
+
+func (d *doctor) platforms(ctx context.Context, p *project, url string) {
+	rs, err := p.platforms(url)
+	if err != nil {
+		d.ill("platforms", err.Error(), "")
+		return
+	}
+	names := make([]string, 0, len(rs))
+	for name := range rs {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	for _, name := range names {
+		text := fmt.Sprintf("runner %s, up to %s at a time", p.plan.Config.Platforms[name].Runner, count(rs[name].Capacity(), "job"))
+		if l, ok := rs[name].(runners.Lister); ok {
+			running, err := l.Running(ctx)
+			if err != nil {
+				d.ill("platform "+name, err.Error(), "")
+				continue
+			}
+			text += fmt.Sprintf(", %d running", len(running))
+		}
+		d.good("platform "+name, text)
+	}
+}
+
+func (d *doctor) invariants(ctx context.Context, b bucket.Bucket, deep bool) error {
+	start := time.Now()
+	report, err := audit.Check(ctx, b, audit.Options{Deep: deep})
+	if err != nil {
+		return fmt.Errorf("the check of the invariants broke off: %w", err)
+	}
+	d.bad += len(report.Findings) + report.Dropped
+	if err := printAudit(d.env, report); err != nil {
+		return err
+	}
+	if report.OK() {
+		d.good("invariants", fmt.Sprintf("hold, after %s", time.Since(start).Round(time.Millisecond)))
+	}
+	return nil
+}
+
+// printAudit says what a check looked at, then each finding with what to do.
+func printAudit(e env, r audit.Report) error {
+	how := "sizes compared"
+	if r.Deep {
+		how = "every byte hashed"
+	}
+	fmt.Fprintf(e.stdout, "    looked at %s (%d finished), %d launches, %s, %s named with %s of %d bytes (%s), in %d requests: %s\n",
+		count(r.Works, "work"), r.Finished, r.Dispatches, count(r.Attempts, "attempt"), count(r.Snapshots, "snapshot"), count(r.Files, "file"), r.Bytes, how, r.Requests,
+		count(len(r.Findings)+r.Dropped, "finding"))
+	for _, f := range r.Findings {
+		if _, err := fmt.Fprintf(e.stdout, "%s %s: %s: %s\n    do: %s\n", e.paint(red, "BAD"), f.Invariant, clean(f.Key), clean(f.Text), clean(f.Do)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

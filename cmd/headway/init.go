@@ -1,0 +1,133 @@
+package main
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headway-run/headway/examples"
+	"github.com/headway-run/headway/plan"
+)
+
+// workflow shows the plan of a pull request in the run's summary. It needs no secret: without the store it shows what
+// the files ask for, and says so.
+const workflow = `# Shows what a change of the plans would do, on every pull request. Rendering runs nothing of the pull request.
+name: headway plan
+on:
+  pull_request:
+permissions:
+  contents: read
+jobs:
+  plan:
+    runs-on: ubuntu-latest
+    steps:
+      - uses: actions/checkout@v4
+        with: {fetch-depth: 0, persist-credentials: false}
+      - uses: actions/setup-go@v5
+        with: {go-version: "1.26"}
+      - run: go install github.com/headway-run/headway/cmd/headway@latest
+      - run: headway validate
+      - run: headway plan --markdown >> "$GITHUB_STEP_SUMMARY" || [ $? -eq 2 ]
+`
+
+func newInit(e env) *cobra.Command {
+	return &cobra.Command{Use: "init [DIR]", Short: "makes headway.yaml, a first plan with its program, and a workflow for pull requests", Args: cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			dir := e.at(c).dir
+			if len(args) == 1 {
+				if filepath.IsAbs(args[0]) {
+					dir = args[0]
+				} else {
+					dir = filepath.Join(dir, args[0])
+				}
+			}
+			return initialise(e, dir)
+		}}
+}
+
+// initialise writes the first files. It overwrites nothing: a file that is there stays, and is named.
+func initialise(e env, dir string) error {
+	if info, err := os.Stat(filepath.Join(dir, plan.ConfigFile)); err == nil {
+		what := "a file"
+		if info.IsDir() {
+			what = "a folder"
+		}
+		return &exit{code: exitError, err: fmt.Errorf("%s is there already (%s): init makes new repositories and changes none", filepath.Join(dir, plan.ConfigFile), what),
+			hint: "headway validate checks what is there"}
+	}
+	files, err := firstFiles()
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		to := filepath.Join(dir, filepath.FromSlash(f.path))
+		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+			return err
+		}
+		out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+		if os.IsExist(err) {
+			fmt.Fprintf(e.stdout, "kept   %s\n", f.path)
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		_, err = out.WriteString(f.body)
+		if cerr := out.Close(); err == nil {
+			err = cerr
+		}
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(e.stdout, "made   %s\n", f.path)
+	}
+	if err := ignoreState(dir); err != nil {
+		return err
+	}
+	fmt.Fprintf(e.stdout, "\nnext: commit these files, then run headway plan and headway apply --wait\n")
+	return nil
+}
+
+type firstFile struct{ path, body string }
+
+func firstFiles() ([]firstFile, error) {
+	var out []firstFile
+	hello, err := fs.Sub(examples.Hello, "hello")
+	if err != nil {
+		return nil, err
+	}
+	err = fs.WalkDir(hello, ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := fs.ReadFile(hello, path)
+		out = append(out, firstFile{path, string(b)})
+		return err
+	})
+	out = append(out, firstFile{".github/workflows/headway.yml", workflow},
+		firstFile{stateFolder + "/plan.schema.json", string(plan.Schema())},
+		firstFile{stateFolder + "/headway.schema.json", string(plan.ConfigSchema())})
+	return out, err
+}
+
+// ignoreState keeps the state folder out of Git.
+func ignoreState(dir string) error {
+	name := filepath.Join(dir, ".gitignore")
+	b, err := os.ReadFile(name)
+	if err != nil && !notExist(err) {
+		return err
+	}
+	for _, l := range strings.Split(string(b), "\n") {
+		if t := strings.Trim(strings.TrimSpace(l), "/"); t == stateFolder {
+			return nil
+		}
+	}
+	if len(b) > 0 && !strings.HasSuffix(string(b), "\n") {
+		b = append(b, '\n')
+	}
+	return os.WriteFile(name, append(b, "/"+stateFolder+"/\n"...), 0o644)
+}

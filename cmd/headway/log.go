@@ -1,0 +1,93 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headway-run/headway/runners"
+)
+
+// newLog is both followers: what the program printed (log) and what the worker says it did (events).
+func newLog(e env, program bool) *cobra.Command {
+	use, short := "log JOB", "what the program printed, across attempts without a gap"
+	if !program {
+		use, short = "events JOB", "what the workers of a job did, one JSON object a line"
+	}
+	var follow bool
+	var from string
+	c := &cobra.Command{Use: use, Short: short, Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			ctx := c.Context()
+			p, err := readProject(c.Context(), e.at(c), "")
+			if err != nil {
+				return err
+			}
+			r, b, err := p.reconciler(ctx, false, nil)
+			if err != nil {
+				return err
+			}
+			accepted, err := r.Accepted(ctx, p.plan.Config.Name)
+			if err != nil {
+				return err
+			}
+			_, work, err := p.named(args[0], accepted)
+			if err != nil {
+				return err
+			}
+			cursor, err := runners.ParseCursor(from)
+			if err != nil {
+				return &exit{code: exitError, err: err, hint: "a place is ATTEMPT:BYTES as --from of an earlier call printed it, for example 2:12345"}
+			}
+			d := runners.Dispatcher{Bucket: b}
+			read := d.Log
+			if !program {
+				read = d.Events
+			}
+			for {
+				chunk, err := read(ctx, string(work), cursor)
+				if errors.Is(err, ctx.Err()) && ctx.Err() != nil {
+					return nil
+				}
+				if err != nil {
+					return err
+				}
+				printLines(e, chunk.Lines)
+				cursor = chunk.Next
+				if chunk.More {
+					continue
+				}
+				if !follow || chunk.Over {
+					if follow || from != "" {
+						fmt.Fprintf(e.stderr, "go on with --from %s\n", cursor)
+					}
+					return nil
+				}
+				select {
+				case <-ctx.Done():
+					return nil
+				case <-time.After(time.Second):
+				}
+			}
+		}}
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "stay until the work is finished")
+	c.Flags().StringVar(&from, "from", "", "go on from this place (ATTEMPT:BYTES)")
+	return c
+}
+
+// printLines escapes what comes from another machine.
+func printLines(e env, lines []runners.Line) {
+	for _, l := range lines {
+		if l.Missing > 0 {
+			fmt.Fprintf(e.stdout, "[%d bytes are missing here: a segment of attempt %d never arrived]\n", l.Missing, l.Attempt)
+			continue
+		}
+		end := "\n"
+		if !l.Whole() {
+			end = "" // the rest of this line has not arrived yet
+		}
+		fmt.Fprint(e.stdout, runners.Sanitize(l.Data), end)
+	}
+}

@@ -1,0 +1,183 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headway-run/headway/plan"
+	"github.com/headway-run/headway/reconcile"
+	"github.com/headway-run/headway/runners"
+	"github.com/headway-run/headway/runners/bucket"
+)
+
+// operation is what revoke and release share: a writing store and the work that a person named.
+type operation struct {
+	p    *project
+	b    bucket.Bucket
+	url  string
+	job  string
+	work plan.Digest
+}
+
+func openOperation(ctx context.Context, e env, name string) (*operation, error) {
+	p, err := readProject(ctx, e, "")
+	if err != nil {
+		return nil, err
+	}
+	r, _, err := p.reconciler(ctx, false, nil)
+	if err != nil {
+		return nil, err
+	}
+	accepted, err := r.Accepted(ctx, p.plan.Config.Name)
+	if err != nil {
+		return nil, err
+	}
+	job, work, err := p.named(name, accepted)
+	if err != nil {
+		return nil, err
+	}
+	b, url, err := p.openStore(ctx, true)
+	return &operation{p: p, b: b, url: url, job: job, work: work}, err
+}
+
+func newRevoke(e env) *cobra.Command {
+	var stop bool
+	var reason string
+	c := &cobra.Command{Use: "revoke JOB", Short: "takes the lease away; the worker stops at its next write", Args: cobra.ExactArgs(1),
+		Long: "Takes the lease of a job's work away. Without --stop the next attempt may start at once, from the last\nacknowledged milestone. With --stop every launch made so far is barred, also one that starts hours late; a job\nthat the plan still names is launched again by the next pass unless it is suspended.",
+		RunE: func(c *cobra.Command, args []string) error {
+			op, err := openOperation(c.Context(), e.at(c), args[0])
+			if err != nil {
+				return err
+			}
+			answer, err := runners.Dispatcher{Bucket: op.b}.Revoke(c.Context(), string(op.work), reason, runners.RevokeOptions{Stop: stop})
+			if err != nil {
+				return &exit{code: exitError, err: fmt.Errorf("%s: %s: %w", op.job, answer.Answer, err), hint: "the write may have landed: look with headway status, then ask again"}
+			}
+			fmt.Fprintf(e.stdout, "%s: %s\n", answer.Answer, clean(answer.Text))
+			return nil
+		}}
+	c.Flags().BoolVar(&stop, "stop", false, "also bar every launch made so far")
+	c.Flags().StringVar(&reason, "reason", "revoked by an operator", "why, kept in the lease for people")
+	return c
+}
+
+func newRelease(e env) *cobra.Command {
+	var dispatch int64
+	c := &cobra.Command{Use: "release JOB", Short: "asks the platform to end what it runs: Closed, Bounded or Pending", Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			ctx := c.Context()
+			op, err := openOperation(ctx, e.at(c), args[0])
+			if err != nil {
+				return err
+			}
+			d := runners.Dispatcher{Bucket: op.b}
+			if dispatch == 0 {
+				if dispatch, err = runners.LastDispatch(ctx, op.b, string(op.work), 0); err != nil {
+					return err
+				}
+			}
+			if dispatch == 0 {
+				return &exit{code: exitError, err: fmt.Errorf("%s was never launched: there is nothing to release", op.job)}
+			}
+			claims, err := d.ReadClaims(ctx, string(op.work), dispatch-1, 1)
+			if err != nil {
+				return err
+			}
+			if len(claims) == 0 || claims[0].N != dispatch {
+				return &exit{code: exitError, err: fmt.Errorf("%s has no dispatch %d", op.job, dispatch), hint: "headway explain " + op.job + " lists its dispatches"}
+			}
+			platforms, err := op.p.platforms(op.url)
+			if err != nil {
+				return err
+			}
+			name := claims[0].Claim.Platform
+			r, ok := platforms[name]
+			if !ok {
+				return &exit{code: exitError, err: fmt.Errorf("dispatch %s went to platform %q, which headway.yaml no longer names", strconv.FormatInt(dispatch, 10), name),
+					hint: "put the platform back to release what runs there"}
+			}
+			answer, err := d.Release(ctx, r, string(op.work), dispatch)
+			fmt.Fprintf(e.stdout, "%s: %s\n", answer.Settlement, clean(answer.Text))
+			return err
+		}}
+	c.Flags().Int64Var(&dispatch, "dispatch", 0, "which launch; the last one when left out")
+	return c
+}
+
+func newExplain(e env) *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{Use: "explain JOB", Short: "why it is where it is: every attempt, every decision and its reason", Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			ctx := c.Context()
+			p, err := readProject(c.Context(), e.at(c), "")
+			if err != nil {
+				return err
+			}
+			r, _, err := p.reconciler(ctx, false, nil)
+			if err != nil {
+				return err
+			}
+			accepted, err := r.Accepted(ctx, p.plan.Config.Name)
+			if err != nil {
+				return err
+			}
+			name, work, err := p.named(args[0], accepted)
+			if err != nil {
+				return err
+			}
+			job, ok := p.plan.Job(name)
+			if !ok {
+				job = &plan.Job{Name: name, Work: work}
+			}
+			x, err := r.Explain(ctx, job, p.plan.Config.Platforms)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(e.stdout, x)
+			}
+			return printExplanation(e, name, x)
+		}}
+	c.Flags().BoolVar(&asJSON, "json", false, "one JSON document")
+	return c
+}
+
+func nonzero(n int64) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+func printExplanation(e env, name string, x *reconcile.Explanation) error {
+	fmt.Fprintf(e.stdout, "%s (work %s): %s\nnow: %s: %s\nretries spent: %d of %d\n", name, x.Work.Short(), x.State, x.Now.Kind, clean(x.Now.Reason), x.Spent, x.Limit)
+	if x.Earlier > 0 {
+		fmt.Fprintf(e.stdout, "%d earlier launches are not shown\n", x.Earlier)
+	}
+	for _, l := range x.Lines {
+		fmt.Fprintln(e.stdout)
+		spent := ""
+		if l.Spent {
+			spent = ", spent a retry"
+		}
+		fmt.Fprintf(e.stdout, "launch %d on %s at %s: %s\n", l.Dispatch, l.Platform, l.Time, clean(l.Reason))
+		if l.Answer != "" {
+			fmt.Fprintf(e.stdout, "  platform: %s\n", clean(l.Answer))
+		}
+		if l.Attempt > 0 {
+			fmt.Fprintf(e.stdout, "  attempt %d: from step %d to %d, kept %d, lost %d\n", l.Attempt, l.From, l.Step, l.Kept, l.Lost)
+		}
+		fmt.Fprintf(e.stdout, "  %s%s: %s\n", l.Class, spent, clean(l.Why))
+		if l.Error != "" {
+			fmt.Fprintf(e.stdout, "  error: %s\n", clean(l.Error))
+		}
+		if l.Released != "" {
+			fmt.Fprintf(e.stdout, "  release: %s\n", clean(l.Released))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/headway-run/headway/plan"
+	"github.com/headway-run/headway/reconcile/repo"
+	"github.com/headway-run/headway/runners/bucket"
+	"github.com/headway-run/headway/runners/record"
+)
+
+const workTreeName = "work tree"
+
+// readProject reads the plan of the project that holds the working folder: of the files as they lie there, or with at
+// of one commit of its repository. Problems of the files are in the project, not in the error.
+func readProject(_ context.Context, e env, at string) (*project, error) {
+	root, err := findRoot(e)
+	if err != nil {
+		return nil, err
+	}
+	if at != "" {
+		p, r, err := openCommit(e, root, at)
+		if err != nil {
+			return nil, err
+		}
+		return p, r.Close()
+	}
+	tree, err := repo.Folder(root)
+	if err != nil {
+		return nil, repoFailure(err)
+	}
+	defer tree.Close()
+	p := &project{env: e, root: root, commit: workTreeName}
+	p.plan, p.problems = plan.Load(tree)
+	if head, err := tree.Head(); err == nil && head != "" {
+		if dirty, err := tree.Dirty(); err == nil && !dirty {
+			p.commit = head
+		}
+	}
+	return p, nil
+}
+
+// openCommit reads the plan of one commit of the repository at root: a full hash, or HEAD for what is checked out. The
+// caller closes the repository.
+func openCommit(e env, root, at string) (*project, *repo.Repo, error) {
+	if _, err := os.Stat(filepath.Join(root, ".git")); err != nil {
+		return nil, nil, &exit{code: exitError, err: fmt.Errorf("%s is not the root of a Git repository: plans are taken from commits", root),
+			hint: "git init there and commit, or move headway.yaml to the root of the repository"}
+	}
+	r, err := repo.Open(repo.Options{Remote: root})
+	if err != nil {
+		return nil, nil, repoFailure(err)
+	}
+	if at == "HEAD" {
+		w, err := repo.Folder(root)
+		if err == nil {
+			at, err = w.Head()
+			err = errors.Join(err, w.Close())
+		}
+		if err != nil {
+			return nil, nil, repoFailure(errors.Join(err, r.Close()))
+		}
+		if at == "" {
+			return nil, nil, errors.Join(&exit{code: exitError, err: fmt.Errorf("%s has no commit yet", root), hint: "git add and git commit the plan first"}, r.Close())
+		}
+	}
+	p := &project{env: e, root: root}
+	if err := p.load(r, at); err != nil {
+		return nil, nil, errors.Join(repoFailure(err), r.Close())
+	}
+	return p, r, nil
+}
+
+// load reads the plan at a commit of an open repository.
+func (p *project) load(r *repo.Repo, commit string) error {
+	tree, err := r.Tree(commit)
+	if err != nil {
+		return err
+	}
+	guarded := &honest{tree: tree}
+	p.plan, p.problems = plan.Load(guarded)
+	p.commit = commit
+	return guarded.failed()
+}
+
+// honest passes a tree through and remembers an answer that means "could not be read", as opposed to "is not there":
+// a plan read with such a hole is no plan at all.
+type honest struct {
+	tree plan.Tree
+	mu   sync.Mutex
+	err  error
+}
+
+func (h *honest) note(err error) {
+	class, ok := errors.AsType[*repo.Error](err)
+	if !ok || class.Class == repo.NotAllowed || class.Class == repo.TooLarge {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.err == nil {
+		h.err = err
+	}
+}
+
+func (h *honest) failed() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.err
+}
+
+// Entries implements plan.Tree.
+func (h *honest) Entries(dir string) ([]plan.Entry, error) {
+	e, err := h.tree.Entries(dir)
+	h.note(err)
+	return e, err
+}
+
+// Read implements plan.Tree.
+func (h *honest) Read(path string, max int64) ([]byte, error) {
+	b, err := h.tree.Read(path, max)
+	h.note(err)
+	return b, err
+}
+
+// bundler returns what makes sure that a job's code lies in the store: packed from the tree at the commit, never from
+// the files on disk.
+func bundler(b bucket.Bucket, tree plan.Tree) func(context.Context, *plan.Job) error {
+	return func(ctx context.Context, j *plan.Job) error {
+		if j.CodeTree == "" {
+			return nil
+		}
+		key := record.CodeKey(j.CodeTree)
+		page, err := b.List(ctx, key, "", 1)
+		if err != nil {
+			return err
+		}
+		if len(page.Items) == 1 && page.Items[0].Key == key {
+			return nil
+		}
+		packed, err := repo.Pack(ctx, tree, j.Code)
+		if err != nil {
+			return err
+		}
+		if packed.Tree != j.CodeTree {
+			return fmt.Errorf("the code of %s is tree %s, the plan was read with %s: read it again", j.Name, packed.Tree, j.CodeTree)
+		}
+		_, err = b.Put(ctx, key, bytes.NewReader(packed.Bytes), bucket.IfAbsent())
+		if bucket.Is(err, bucket.Condition) {
+			return nil // somebody else put the same bytes there
+		}
+		return err
+	}
+}
+
+// repoFailure turns an error of the repository into a sentence with its hint.
+func repoFailure(err error) error {
+	if r, ok := errors.AsType[*repo.Error](err); ok {
+		return &exit{code: exitError, err: err, hint: r.Hint}
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return &exit{code: exitError, err: err, hint: "is the folder there, and readable?"}
+	}
+	return err
+}

@@ -1,0 +1,87 @@
+package main
+
+// What is printed, and how: results go to standard output, everything else to standard error, lower case, without a
+// full stop at the end; an error is one sentence behind "error:", what to do next stands behind "hint:". Text from a
+// machine that is not ours is escaped before it reaches a terminal. Colours only where env.color says so.
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/headway-run/headway/runners"
+)
+
+func fail(e env, err error, hint string) {
+	fmt.Fprintf(e.stderr, "error: %s\n", clean(err.Error()))
+	if hint != "" {
+		fmt.Fprintf(e.stderr, "hint: %s\n", clean(hint))
+	}
+}
+
+func warn(e env, format string, args ...any) {
+	fmt.Fprintf(e.stderr, "warning: %s\n", clean(fmt.Sprintf(format, args...)))
+}
+
+// clean escapes control characters, keeping the line breaks of a message of our own.
+func clean(s string) string {
+	lines := strings.Split(s, "\n")
+	for i, l := range lines {
+		lines[i] = runners.Sanitize([]byte(l))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// table writes rows with aligned columns; the first row is the heading.
+func table(w io.Writer, rows [][]string) error {
+	tw := tabwriter.NewWriter(w, 2, 0, 2, ' ', 0)
+	for _, r := range rows {
+		for i := range r {
+			r[i] = runners.Sanitize([]byte(r[i]))
+		}
+		fmt.Fprintln(tw, strings.TrimRight(strings.Join(r, "\t"), "\t "))
+	}
+	return tw.Flush()
+}
+
+// printJSON writes one indented JSON document.
+func printJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+// ago prints a duration as people say it: 42s, 3m, 2h05m, 4d.
+func ago(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "0s"
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
+	}
+	return fmt.Sprintf("%dd", int(d.Hours()/24))
+}
+
+const (
+	bold  = "\x1b[1m"
+	dim   = "\x1b[2m"
+	green = "\x1b[32m"
+	red   = "\x1b[31m"
+	plain = "\x1b[0m"
+)
+
+// paint wraps s in a colour when the terminal takes one.
+func (e env) paint(color, s string) string {
+	if !e.color() {
+		return s
+	}
+	return color + s + plain
+}

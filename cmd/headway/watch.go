@@ -1,0 +1,219 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headway-run/headway/plan"
+	"github.com/headway-run/headway/reconcile/repo"
+)
+
+// watcher follows one branch for ever. Git trouble never stops it: the last good plan stays in force, runs are watched
+// and recovered, and what is wrong is said once.
+type watcher struct {
+	env
+	git      *repo.Repo
+	loop     *loop
+	state    string // folder for the embedded store, scratch and caches
+	interval time.Duration
+	trouble  string // what was said last about the repository
+}
+
+func newWatch(e env) *cobra.Command {
+	w := &watcher{}
+	var branch, state, key, known string
+	var once bool
+	c := &cobra.Command{Use: "watch [REPOSITORY]", Short: "the loop over a branch, for ever", Args: cobra.MaximumNArgs(1),
+		Long: "Polls a branch and makes pass after pass over its newest commit. REPOSITORY is a folder, https://…, ssh://… or\nuser@host:path; left out, it is the repository of the working folder, read where it lies. A token for https is taken\nfrom HEADWAY_GIT_TOKEN at each use.",
+		RunE: func(c *cobra.Command, args []string) error {
+			w.env = e.at(c)
+			o := repo.Options{Branch: branch, Auth: repo.Auth{KeyFile: key}}
+			if known != "" {
+				o.Auth.KnownHosts = []string{known}
+			}
+			if w.getenv("HEADWAY_GIT_TOKEN") != "" {
+				o.Auth.Token = func() (string, error) { return w.getenv("HEADWAY_GIT_TOKEN"), nil }
+			}
+			if err := w.place(args, state, &o); err != nil {
+				return err
+			}
+			var err error
+			if w.git, err = repo.Open(o); err != nil {
+				return repoFailure(err)
+			}
+			defer w.git.Close()
+			err = w.run(c.Context(), once)
+			if c.Context().Err() != nil && errors.Is(err, c.Context().Err()) {
+				return nil
+			}
+			return err
+		}}
+	f := c.Flags()
+	f.StringVar(&branch, "branch", "", "which branch (default: the one that HEAD names)")
+	f.DurationVar(&w.interval, "interval", 5*time.Second, "how often to look")
+	f.StringVar(&state, "state", "", "folder for the embedded store and caches (default: .headway beside headway.yaml)")
+	f.StringVar(&key, "ssh-key", "", "private key file for ssh")
+	f.StringVar(&known, "known-hosts", "", "known_hosts file for ssh")
+	f.BoolVar(&once, "once-done", false, "end when nothing is left to do, with the exit code of apply --wait")
+	return c
+}
+
+// place decides where the repository and the state folder are.
+func (w *watcher) place(args []string, state string, o *repo.Options) error {
+	if len(args) == 0 {
+		root, err := findRoot(w.env)
+		if err != nil {
+			return err
+		}
+		o.Remote, w.state = root, root
+	} else {
+		o.Remote = args[0]
+		if local := strings.TrimPrefix(args[0], "file://"); !strings.Contains(local, ":") && !filepath.IsAbs(local) {
+			o.Remote = filepath.Join(w.dir, local)
+		}
+		w.state = w.dir
+	}
+	if state != "" {
+		if !filepath.IsAbs(state) {
+			state = filepath.Join(w.dir, state)
+		}
+		w.state = state
+	}
+	o.Cache = filepath.Join(w.state, stateFolder, "git")
+	return os.MkdirAll(filepath.Join(w.state, stateFolder), 0o755)
+}
+
+func (w *watcher) run(ctx context.Context, once bool) error {
+	for {
+		fresh := w.poll(ctx)
+		next := w.interval
+		if w.loop != nil {
+			report, err := w.loop.pass(ctx, fresh)
+			switch {
+			case ctx.Err() != nil:
+				return ctx.Err()
+			case err != nil:
+				w.say("the pass failed, the next one tries again: %v", err)
+			default:
+				w.loop.say(report)
+				for _, r := range report.Refusals {
+					if r.New {
+						fmt.Fprintf(w.stdout, "refused: %s: %s\n  %s\n", r.Code, clean(r.Text), clean(r.Hint))
+					}
+				}
+				if code, over := verdict(report); once && over && fresh {
+					if code != exitOK {
+						return &exit{code: code}
+					}
+					return nil
+				}
+				if report.Next > 0 {
+					next = min(next, max(report.Next, 100*time.Millisecond))
+				}
+			}
+		}
+		if err := pause(ctx, next); err != nil {
+			return err
+		}
+	}
+}
+
+// say reports trouble once, until something else is to be said.
+func (w *watcher) say(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if text != w.trouble {
+		w.trouble = text
+		warn(w.env, "%s", text)
+	}
+}
+
+// poll looks at the repository, and takes a new commit's plan where it can be read. It reports whether the answer is
+// fresh; a plan that could not be read whole leaves the last good one in place.
+func (w *watcher) poll(ctx context.Context) (fresh bool) {
+	var head repo.Commit
+	switch o := w.git.Poll(ctx).(type) {
+	case repo.Unchanged:
+		head = o.Head
+	case repo.Advanced:
+		head = o.New
+	case repo.Rewritten:
+		head = o.New
+	case repo.WentBack:
+		head = o.New
+	case repo.BranchGone:
+		w.say("%v: the last accepted plan stays in force", o.Err)
+		return false
+	case repo.Unreachable:
+		if ctx.Err() != nil {
+			return false
+		}
+		if w.loop == nil { // started while the remote is away: what an earlier process fetched will do
+			if last, err := w.git.Head(ctx); err == nil {
+				w.take(ctx, last)
+			}
+		}
+		w.say("the repository is away since %s: %v: the last good plan stays in force", o.Since.UTC().Format(time.RFC3339), o.Err)
+		return false
+	}
+	if w.loop != nil && w.loop.p.commit == head.Hash {
+		w.well()
+		return true
+	}
+	return w.take(ctx, head)
+}
+
+// well says once that trouble is over.
+func (w *watcher) well() {
+	if w.trouble != "" {
+		w.trouble = ""
+		fmt.Fprintln(w.stdout, "all is well again")
+	}
+}
+
+// take makes a commit's plan the desired one.
+func (w *watcher) take(ctx context.Context, head repo.Commit) bool {
+	p := &project{env: w.env, root: w.state}
+	if err := p.load(w.git, head.Hash); err != nil {
+		w.say("commit %.12s cannot be read whole: %v: the last good plan stays in force", head.Hash, err)
+		return false
+	}
+	w.well()
+	fmt.Fprintf(w.stdout, "commit %.12s %s: %s in %s\n", head.Hash, clean(head.Subject()), count(len(p.plan.Jobs), "job"), count(len(p.plan.Files), "file"))
+	p.printProblems()
+	if w.loop == nil || w.loop.p.plan.Config.Store != p.plan.Config.Store || !samePlatforms(w.loop.p.plan.Config, p.plan.Config) {
+		l, err := newLoop(ctx, p, w.git)
+		if err != nil {
+			w.say("commit %.12s: %v: the last good plan stays in force", head.Hash, err)
+			return w.loop == nil
+		}
+		w.loop = l
+		return true
+	}
+	w.loop.p = p
+	if err := w.loop.read(head.Hash); err != nil {
+		w.say("commit %.12s: %v", head.Hash, err)
+		return false
+	}
+	return true
+}
+
+// samePlatforms says whether two configurations make the same runners.
+func samePlatforms(a, b plan.Config) bool {
+	if len(a.Platforms) != len(b.Platforms) {
+		return false
+	}
+	for name, x := range a.Platforms {
+		y, ok := b.Platforms[name]
+		if !ok || x.Runner != y.Runner || x.Slots != y.Slots || fmt.Sprint(x.Options) != fmt.Sprint(y.Options) {
+			return false
+		}
+	}
+	return true
+}
