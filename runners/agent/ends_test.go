@@ -62,6 +62,7 @@ func TestEnds(t *testing.T) {
 
 // TestProgramsWorld: what the program gets, and what it does not get; a secret does not reach the log.
 func TestProgramsWorld(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	w.spec.Metrics = nil
 	w.spec.Result = "out/result"
@@ -124,6 +125,7 @@ func TestRefusedBeforeTheLease(t *testing.T) {
 		"store is gone": {func(w *world) { w.publish(); w.url += "/nowhere" }, CodeStore, "error:"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t, nil)
 			c.spoil(w)
 			p := w.run(1, c.code)
@@ -139,6 +141,7 @@ func TestRefusedBeforeTheLease(t *testing.T) {
 
 // TestUnreadableSnapshotIsNeverAFreshStart: S18.
 func TestUnreadableSnapshotIsNeverAFreshStart(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, map[string]string{"BAD": "fail", "AT": "50"})
 	w.run(1, CodeUserCode)
 	if e := w.end(1); e.Error != "loss is not a number" || e.Step != 49 {

@@ -35,6 +35,7 @@ func newMemWorld(t *testing.T, env map[string]string) *world {
 // TestLostAnswers: every write of the witness and of the agent's own records loses its answer once in a while; the
 // run finishes all the same, and its pointer is where it should be.
 func TestLostAnswers(t *testing.T) {
+	t.Parallel()
 	w := newMemWorld(t, nil)
 	f := faulty.New(w.b, 7,
 		faulty.Rule{Name: "capture", Op: "put", Key: "witness/*", Nth: 1, Effect: faulty.Lose},
@@ -62,6 +63,7 @@ func TestLostAnswers(t *testing.T) {
 // TestInputs: a finished input is downloaded, verified and named to the program; an unfinished one is refused and the
 // lease is given back.
 func TestInputs(t *testing.T) {
+	t.Parallel()
 	up := newMemWorld(t, nil)
 	up.spec.Metrics = nil
 	up.spec.Argv = shell(`mkdir -p "$HEADWAY_RESULT/deep"; echo tokens >"$HEADWAY_RESULT/deep/data.txt"`)
@@ -90,6 +92,7 @@ func TestInputs(t *testing.T) {
 
 // TestResumedAtTheEndOnlyFinishes: C11. The last milestone was made, the finish was not: no step is made again.
 func TestResumedAtTheEndOnlyFinishes(t *testing.T) {
+	t.Parallel()
 	w := newMemWorld(t, nil)
 	f := faulty.New(w.b, 1, faulty.Rule{Name: "result", Op: "put", Key: "*/result/*", Effect: faulty.Refuse, Code: bucket.Full})
 	if exit := w.here(t.Context(), f, 1); exit.Code != CodeStore || f.Fired("result") == 0 {
@@ -109,6 +112,7 @@ func TestResumedAtTheEndOnlyFinishes(t *testing.T) {
 
 // TestNoticeBeforeTheProgram: asked to leave while the code is still on its way.
 func TestNoticeBeforeTheProgram(t *testing.T) {
+	t.Parallel()
 	w := newMemWorld(t, nil)
 	w.spec.CodeTree = strings.Repeat("ab", 20)
 	gate := make(chan struct{})

@@ -10,6 +10,7 @@ import (
 )
 
 func TestARunFinishes(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	w.run(1, CodeFinished)
 	seen := w.witness().Record
@@ -37,6 +38,7 @@ func TestARunFinishes(t *testing.T) {
 // TestKilledAgentIsResumed: SIGKILL of the agent alone takes the program and its family along, and the next attempt
 // goes on from the last milestone that the witness names.
 func TestKilledAgentIsResumed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, map[string]string{"BAD": "family", "AT": "5", "TOTAL": "2000"})
 	p := w.start(1, "agent")
 	child, grand := w.pid("child"), w.pid("grand")
@@ -71,6 +73,7 @@ func TestKilledAgentIsResumed(t *testing.T) {
 }
 
 func TestNoticeSavesAndYields(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, map[string]string{"TOTAL": "100000"})
 	w.terms.MilestoneSteps, w.terms.MilestoneS = 0, 3600
 	p := w.start(1, "agent")

@@ -15,6 +15,7 @@ import (
 
 // TestStoppedByAPerson: the program and its family go, the exit code says that a person did it.
 func TestStoppedByAPerson(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, map[string]string{"BAD": "family", "AT": "5", "TOTAL": "100000"})
 	p := w.start(1, "agent")
 	child, grand := w.pid("child"), w.pid("grand")
@@ -38,6 +39,7 @@ func TestStoppedByAPerson(t *testing.T) {
 // TestAHungLoopIsNotRenewed: a program that is alive and silent sends no evidence. Nothing is written for longer than
 // its lease, and when it is written off the agent learns it by reading, and frees the machine.
 func TestAHungLoopIsNotRenewed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, map[string]string{"BAD": "hang", "AT": "30"})
 	w.terms.LeaseFloorS = 0.6
 	p := w.start(1, "agent")
@@ -75,6 +77,7 @@ func TestAHungLoopIsNotRenewed(t *testing.T) {
 
 // TestStubbornProgramOnNotice: one that neither asks nor obeys SIGTERM is killed within the grace.
 func TestStubbornProgramOnNotice(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	w.terms.GraceS = 0.5
 	w.spec.Argv = shell(`trap "" TERM; echo $$ >"$MARKS/p.part"; mv "$MARKS/p.part" "$MARKS/p"; sleep 1000; sleep 1000`)
@@ -94,6 +97,7 @@ func TestStubbornProgramOnNotice(t *testing.T) {
 
 // TestPausedAgentLearnsItsFate: SIGSTOP of the agent, written off and captured by another meanwhile; it wakes and stops.
 func TestPausedAgentLearnsItsFate(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, map[string]string{"TOTAL": "100000"})
 	w.terms.MilestoneSteps, w.terms.MilestoneS = 0, 3600
 	p := w.start(1, "agent")
@@ -128,6 +132,7 @@ func TestPausedAgentLearnsItsFate(t *testing.T) {
 // TestDiskFull: a snapshot that does not fit is refused with the bytes it needs, the run goes on, and one that fits
 // becomes the milestone. On another machine of that size the big snapshot of an earlier attempt is refused at the start.
 func TestDiskFull(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, map[string]string{"PAD": "8000000", "SHRINK": "1", "ELSEWHERE": t.TempDir()})
 	p := w.start(1, "small-disk")
 	if got := w.code(p); got != CodeFinished {
@@ -157,6 +162,7 @@ func TestDiskFull(t *testing.T) {
 
 // TestWatchMode: a program that knows nothing of us is resumed by the checkpoint files that it leaves.
 func TestWatchMode(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	w.spec.Metrics = nil
 	w.terms.WatchPath, w.terms.WatchIntervalS = "ckpt/step-*.txt", 1
@@ -196,6 +202,7 @@ echo $$ >"$MARKS/p.part"; mv "$MARKS/p.part" "$MARKS/p"; sleep 1000`)
 
 // TestPythonProgram runs the embedded client in a real interpreter.
 func TestPythonProgram(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	script := filepath.Join(t.TempDir(), "train.py")
 	if err := os.WriteFile(script, []byte(`

@@ -147,32 +147,28 @@ func TestNewestWins(t *testing.T) {
 	})
 }
 
-func TestFailedAndPanickingUploads(t *testing.T) {
+func TestFailedAndRepeatedUploads(t *testing.T) {
 	src, priv := folder(t, map[string]string{"a": "1"}), t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		g, got := &gate{Store: mem.New()}, &reports{}
-		k := New(t.Context(), Config{Store: g, Work: work, Attempt: 1, Dir: priv, Report: got.add})
-		defer k.Close()
-		fired := 0
-		g.fault = func(key string) error {
-			fired++
-			return &bucket.Error{Op: "put", Key: key, Code: bucket.Denied}
-		}
-		_, _ = k.Stage(src, "", false, 1)
-		synctest.Wait()
-		g.fault = func(key string) error { // lost answers: the same bytes again
-			if fired++; fired < 5 {
+		got, fired := make(chan Report, 2), 0 // one file at a time: the faults come in order
+		g := &gate{Store: mem.New(), fault: func(key string) error {
+			switch fired++; {
+			case fired == 1:
+				return &bucket.Error{Op: "put", Key: key, Code: bucket.Denied}
+			case fired < 5: // lost answers: the same bytes again
 				return &bucket.Error{Op: "put", Key: key, Code: bucket.Unknown}
 			}
 			return nil
+		}}
+		k := New(t.Context(), Config{Store: g, Work: work, Attempt: 1, Dir: priv, Report: func(r Report) { got <- r }})
+		defer k.Close()
+		_, _ = k.Stage(src, "", false, 1)
+		if r := <-got; !bucket.Is(r.Err, bucket.Denied) {
+			t.Errorf("%+v", r)
 		}
 		_, _ = k.Stage(src, "", false, 2)
-		for len(got.list) < 2 {
-			synctest.Wait()
-			<-tick(t)
-		}
-		if fired < 5 || !bucket.Is(got.list[0].Err, bucket.Denied) || got.list[1].Err != nil {
-			t.Errorf("%d faults, reports %+v", fired, got.list)
+		if r := <-got; r.Err != nil || r.Took == 0 || fired < 5 {
+			t.Errorf("%+v after %d faults", r, fired)
 		}
 	})
 }

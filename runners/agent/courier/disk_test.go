@@ -9,13 +9,10 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/headway-run/headway/runners/agent/files"
 	"github.com/headway-run/headway/runners/bucket/mem"
 )
-
-func tick(t *testing.T) <-chan time.Time { t.Helper(); return time.After(time.Second) }
 
 // TestDiskFull stages on a file system of 4 MiB in a mount namespace of its own: a milestone that does not fit is
 // refused with the bytes it needs, nothing of it stays, and the next small one goes up.
