@@ -34,7 +34,8 @@ type AcceptedJob struct {
 }
 
 // Accept turns the readable part of a plan into what is stored. The caller decides whether a plan with errors may
-// be accepted at all; frozen jobs are not in the answer (see [Accepted.Keep]).
+// be accepted at all; frozen jobs are not in the answer: the
+// caller keeps what was accepted of them before.
 func Accept(p *Plan, commit string) Accepted {
 	a := Accepted{Format: AcceptedFormat, Root: p.Config.Name, Commit: commit, Jobs: make([]AcceptedJob, len(p.Jobs))}
 	for i := range p.Jobs {

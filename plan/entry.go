@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/headway-run/headway/plan/flops"
@@ -264,16 +265,15 @@ func (a axis) set(j *Job, v string) {
 	case "env":
 		j.Env = setKey(j.Env, key)
 	case "seed":
-		j.Seed = mustInt(v)
+		j.Seed = wholeNumber(v)
 	case "replica":
-		j.Replica = mustInt(v)
+		j.Replica = wholeNumber(v)
 	}
 }
 
-// mustInt reads back what the decoder formatted.
-func mustInt(s string) int64 {
-	var v int64
-	fmt.Sscan(s, &v) // written by strconv in axes: cannot fail
+// wholeNumber reads back what the decoder formatted, and so cannot fail.
+func wholeNumber(s string) int64 {
+	v, _ := strconv.ParseInt(s, 10, 64)
 	return v
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -92,6 +93,10 @@ func parse(file string, data []byte) (root *node, ps problems) {
 
 var errLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)$`) // table of one value: the form of the library's errors
 
+// parserErrors are messages of the library whose line is one too low, since it counts from 0 there. (Table of values.)
+var parserErrors = []string{"did not find expected <", "did not find expected node content", "did not find expected '-'", "did not find expected key",
+	"did not find expected ','", "found duplicate %", "found undefined tag handle", "found incompatible YAML"}
+
 // syntax reports the parser's own error. It gives a line at most; the column is that of the line's first character.
 func (ps *problems) syntax(file string, data []byte, err error) {
 	pos, text := Pos{File: file}, err.Error()
@@ -99,11 +104,11 @@ func (ps *problems) syntax(file string, data []byte, err error) {
 		pos.Line, _ = strconv.Atoi(m[1])
 		text = m[2]
 	}
-	lines := bytes.Split(data, []byte("\n"))
-	if pos.Line < 1 {
-		pos.Line = 1
+	if pos.Line > 0 && slices.ContainsFunc(parserErrors, func(p string) bool { return strings.HasPrefix(text, p) }) {
+		pos.Line++
 	}
-	pos.Line = min(pos.Line, len(lines))
+	lines := bytes.Split(bytes.TrimRight(data, "\n"), []byte("\n"))
+	pos.Line = max(1, min(pos.Line, len(lines)))
 	line := lines[pos.Line-1]
 	pos.Col = 1 + len(line) - len(bytes.TrimLeft(line, " "))
 	ps.refuse(pos, "Syntax", "not YAML: "+strings.TrimSpace(text), "", "check the indentation, the quotes and the brackets of this line and the one before it")
