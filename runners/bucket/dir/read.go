@@ -122,17 +122,26 @@ func (b *Bucket) forget(key string) {
 	b.mu.Unlock()
 }
 
-// known returns the version of an unchanged file without reading it.
-func (b *Bucket) known(key string, fi fs.FileInfo) (bucket.Version, bool) {
-	if fi.Size() > hashLimit {
-		return statVersion(fi), true
-	}
-	h, _ := identity(fi)
+// errForgotten: the file must be read.
+var errForgotten = errors.New("hash not remembered")
+
+// recall returns what a listing says of a key whose hash is remembered and whose file is the same.
+func (b *Bucket) recall(key string) (bucket.Info, error) {
 	b.mu.Lock()
 	was, ok := b.hashes[key]
 	b.mu.Unlock()
-	h.version = was.version
-	return was.version, ok && was == h
+	if !ok {
+		return bucket.Info{}, errForgotten
+	}
+	fi, err := os.Lstat(b.path(key))
+	if err != nil {
+		return bucket.Info{}, err
+	}
+	h, _ := identity(fi)
+	if h.version = was.version; h != was || !fi.Mode().IsRegular() {
+		return bucket.Info{}, errForgotten
+	}
+	return bucket.Info{Key: key, Size: fi.Size(), Version: was.version, Modified: fi.ModTime()}, nil
 }
 
 // List implements bucket.Bucket. A key that is written during the call may be in its page or not.
@@ -223,34 +232,26 @@ func (w *walk) names(folder string) ([]string, error) {
 	return names, nil
 }
 
-// item adds one key to the page, or notes that there is more.
+// item adds one key to the page, or notes that there is more. A file whose hash is remembered is only looked at.
 func (w *walk) item(key string) error {
 	if len(w.page.Items) == w.limit {
 		w.page.More = true
 		return nil
 	}
-	fi, err := os.Lstat(w.b.path(key))
-	if err != nil || !fi.Mode().IsRegular() {
-		if err == nil || isAbsent(err) {
-			return nil // deleted meanwhile
+	info, err := w.b.recall(key)
+	if errors.Is(err, errForgotten) {
+		var o *opened
+		if o, err = w.b.read(key); err == nil {
+			info, err = o.info, o.Close()
 		}
+	}
+	switch {
+	case isAbsent(err): // deleted meanwhile
+	case err != nil:
 		return err
+	default:
+		w.page.Items = append(w.page.Items, info)
 	}
-	info := bucket.Info{Key: key, Size: fi.Size(), Modified: fi.ModTime()}
-	if v, ok := w.b.known(key, fi); ok {
-		info.Version = v
-	} else {
-		o, err := w.b.read(key)
-		if err != nil {
-			if isAbsent(err) {
-				return nil
-			}
-			return err
-		}
-		info = o.info
-		_ = o.Close()
-	}
-	w.page.Items = append(w.page.Items, info)
 	return nil
 }
 
