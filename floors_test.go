@@ -38,7 +38,7 @@ func house() []room {
 		{"runners/bucket/dir", []string{"runners/bucket"}, []string{"golang.org/x/sys"}, "adapter; flock and link"},
 		{"runners/bucket/s3", []string{"runners/bucket"}, cloud, "adapter; the client package only, never the SDK's config"},
 		{"runners/bucket/open", []string{"runners/bucket", "runners/bucket/dir", "runners/bucket/s3"}, cloud, "store URL to adapter"},
-		{"runners/bucket/probe", []string{"runners/bucket"}, nil, "works through the port"},
+		{"runners/bucket/probe", []string{"runners/bucket", "runners/bucket/counting"}, nil, "works through the port"},
 		{"runners/bucket/faulty", []string{"runners/bucket"}, nil, "decorator"},
 		{"runners/bucket/counting", []string{"runners/bucket"}, nil, "decorator"},
 		{"runners/bucket/readonly", []string{"runners/bucket"}, nil, "decorator"},
@@ -66,7 +66,7 @@ func house() []room {
 		{"examples", nil, nil, "embeds the examples"},
 		{"examples/digits/twin", []string{"runners/goclient"}, nil, "the example's Go program"},
 		{"cmd/headway-agent", []string{"runners/agent", "runners/bucket/*", "runners/bucket", "runners/pyclient"}, nil, "the worker's binary"},
-		{"cmd/headway", []string{"*"}, []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/lmittmann/tint", "golang.org/x/term", "golang.org/x/sys", "github.com/aws/aws-sdk-go-v2"}, "knows all"},
+		{"cmd/headway", []string{"*"}, []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/go-git/go-git/v5", "github.com/lmittmann/tint", "golang.org/x/term", "golang.org/x/sys", "github.com/aws/aws-sdk-go-v2"}, "knows all"},
 	}
 }
 
