@@ -48,7 +48,7 @@ func real(t testing.TB) (map[string]s3.Config, server) {
 	return map[string]s3.Config{"http": plain, "https": secure}, s
 }
 
-func TestConformanceOverRealServer(t *testing.T) {
+func TestS3ServerConformance(t *testing.T) {
 	configs, _ := real(t)
 	for name, c := range configs {
 		t.Run(name, func(t *testing.T) {
@@ -57,14 +57,14 @@ func TestConformanceOverRealServer(t *testing.T) {
 	}
 }
 
-func TestConformanceWithTrailers(t *testing.T) {
+func TestS3ServerConformanceWithTrailers(t *testing.T) {
 	configs, _ := real(t)
 	c := configs["https"]
 	c.Quirks.TrailerChecksums = true
 	buckettest.Run(t, func(t *testing.T) bucket.Bucket { return open(t, c) })
 }
 
-func TestMistakesOverRealServer(t *testing.T) {
+func TestS3ServerMistakes(t *testing.T) {
 	configs, s := real(t)
 	for name, c := range configs {
 		t.Run(name, func(t *testing.T) {
@@ -99,7 +99,7 @@ func every(t *testing.T, b bucket.Bucket, code bucket.Code, hint string) {
 	}
 }
 
-func TestPresignedConditionsOverRealServer(t *testing.T) {
+func TestS3ServerPresignedConditions(t *testing.T) {
 	configs, _ := real(t)
 	c := configs["http"]
 	b := open(t, c)
@@ -141,7 +141,7 @@ func TestPresignedConditionsOverRealServer(t *testing.T) {
 	}
 }
 
-func TestProbeOverRealServer(t *testing.T) {
+func TestS3ServerProbe(t *testing.T) {
 	configs, _ := real(t)
 	for name, c := range configs {
 		other := configs["http"]
