@@ -104,14 +104,15 @@ class Run:
         if conn is None or now < self._next:
             return
         try:
-            conn.listen()
             self._next = now + _SPARE
-            if not self._lead:
-                return
-            if now < self._quiet_until and not conn.asked:
-                conn.send(b'{"op":"step","n":%d}\n' % n)
-                self._said = n
-                return
+            if now < self._quiet_until or not self._lead:
+                conn.listen()
+                if not self._lead:
+                    return
+                if not conn.asked:
+                    conn.send(b'{"op":"step","n":%d}\n' % n)
+                    self._said = n
+                    return
             conn.asked = False
             answer = conn.ask(b'{"op":"step","n":%d,"ask":true}\n' % n)
             self._said = n

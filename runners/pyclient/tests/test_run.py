@@ -221,7 +221,7 @@ class Steps(TempFolder):
                     run.milestone(self.file("state"), 1)
 
     def test_garbage_of_the_agent_is_refused(self) -> None:
-        for line in (b"oops\n", b"[]\n", b'{"quiet_s":1}\n', b"[" * 60000 + b"\n", b"x" * 200000):
+        for line in (b"oops\n", b"[]\n", b'{"quiet_s":1}\n', b'{"ok":true} {}\n', b"\xff\n", b"[" * 60000 + b"\n", b"x" * 200000):
             with self.subTest(line[:10]), FakeAgent() as agent:
                 with w.attach() as run:
                     sender = threading.Thread(target=agent.send_raw, args=(line,))
