@@ -70,7 +70,7 @@ func (p *run) swapRace(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := p.judge(ctx, "cas", p.is(v), stalePass, "swapped one version"); err != nil {
+		if err := p.judge(ctx, "cas", bucket.IfIs(v), stalePass, "swapped one version"); err != nil {
 			return err
 		}
 		v, err = p.put(ctx, "cas", "next "+nonce(), bucket.Always())

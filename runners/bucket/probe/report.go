@@ -48,11 +48,13 @@ type Report struct {
 	TookS    float64  `json:"took_s"`
 }
 
-// Quirks that a probe can find. QuirkETagUnquoted is also the name of the adapter's setting.
+// Quirks that a probe can find. QuirkETagUnquoted refuses the store until its URL says so; the others narrow what it is
+// good for.
 const (
 	QuirkETagUnquoted   = "etag_unquoted"         // If-Match is honoured only without the quotes
 	QuirkSignChecksums  = "sign_upload_checksums" // a presigned upload that is cut is stored as it is, unless a checksum is signed
 	QuirkNoAuth         = "no_auth"               // a spoiled signature is accepted
+	QuirkPresignRefuses = "presign_refused"       // a presigned create is refused: no worker without keys here
 	QuirkPresignIgnores = "presign_unconditional" // a condition added to a presigned URL is ignored: no worker without keys here
 )
 

@@ -2,6 +2,7 @@ package s3_test
 
 import (
 	"context"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -43,11 +44,17 @@ func open(t testing.TB, c s3.Config) *s3.Bucket {
 
 func fake(t *testing.T) string {
 	t.Helper()
+	return serve(t, func(h http.Handler) http.Handler { return h })
+}
+
+// serve starts the fake server behind a handler.
+func serve(t *testing.T, front func(http.Handler) http.Handler) string {
+	t.Helper()
 	backend := s3mem.New()
 	if err := backend.CreateBucket("headway"); err != nil {
 		t.Fatal(err)
 	}
-	srv := httptest.NewServer(gofakes3.New(backend).Server())
+	srv := httptest.NewServer(front(gofakes3.New(backend).Server()))
 	t.Cleanup(srv.Close)
 	return srv.URL
 }
@@ -79,5 +86,27 @@ func TestMissingBucket(t *testing.T) {
 	_, err := b.Put(t.Context(), "k", strings.NewReader("x"), bucket.IfAbsent())
 	if !bucket.Is(err, bucket.NoBucket) || !strings.Contains(err.Error(), `make bucket "nowhere"`) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestUnquotedStore: refused with the way out, and usable when the way is taken.
+func TestUnquotedStore(t *testing.T) {
+	endpoint := serve(t, func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if v := r.Header.Get("If-Match"); strings.HasPrefix(v, `"`) {
+				failing(412, "PreconditionFailed")(w, r)
+				return
+			} else if v != "" {
+				r.Header.Set("If-Match", `"`+v+`"`)
+			}
+			h.ServeHTTP(w, r)
+		})
+	})
+	_, err := probe.Run(t.Context(), open(t, s3.Config{Endpoint: endpoint}), probe.Options{Rounds: 1})
+	if err == nil || !strings.Contains(err.Error(), "add quirks=etag_unquoted") {
+		t.Errorf("without the quirk: %v", err)
+	}
+	if _, err := probe.Run(t.Context(), open(t, s3.Config{Endpoint: endpoint, Quirks: s3.Quirks{ETagUnquoted: true}}), probe.Options{Rounds: 1}); err != nil {
+		t.Errorf("with the quirk: %v", err)
 	}
 }
