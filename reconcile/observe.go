@@ -152,18 +152,14 @@ func (r *Reconciler) forget(wanted map[plan.Digest]bool) {
 	}
 }
 
-// list looks at all leases by listing them, and gets those that changed.
+// list looks at all leases by listing them, and gets those that changed while the listing goes on.
 func (r *Reconciler) list(ctx context.Context, ask []plan.Digest) error {
-	type listed struct {
-		info bucket.Info
-		date time.Time
-		now  time.Time
-	}
-	found := make(map[string]listed, len(ask))
-	want := make(map[string]bool, len(ask))
+	want := make(map[string]plan.Digest, len(ask))
 	for _, w := range ask {
-		want[record.WitnessKey(string(w))] = true
+		want[record.WitnessKey(string(w))] = w
 	}
+	get := r.getter(ctx, atOnce)
+	defer get.take()
 	after, pages := "", 0
 	for {
 		p, err := r.b.List(ctx, record.WitnessPrefix, after, 1000)
@@ -173,47 +169,79 @@ func (r *Reconciler) list(ctx context.Context, ask []plan.Digest) error {
 		pages++
 		now := time.Now()
 		for _, it := range p.Items {
-			if want[it.Key] {
-				found[it.Key] = listed{it, p.Date, now}
+			after = it.Key
+			w, wanted := want[it.Key]
+			if !wanted {
+				continue
+			}
+			delete(want, it.Key)
+			if l := r.looks[w]; l != nil && l.version == it.Version && l.err == nil {
+				r.saw(w, l, witness.Sight{Version: it.Version, Modified: it.Modified, Date: p.Date, Now: now})
+			} else {
+				get.works <- w
 			}
 		}
 		if !p.More || len(p.Items) == 0 {
 			break
 		}
-		after = p.Items[len(p.Items)-1].Key
 	}
 	r.pages = pages
-	var get []plan.Digest
-	for _, w := range ask {
-		l, key := r.looks[w], record.WitnessKey(string(w))
-		f, there := found[key]
-		switch {
-		case there && l != nil && l.version == f.info.Version && l.err == nil:
-			r.saw(w, l, witness.Sight{Version: f.info.Version, Modified: f.info.Modified, Date: f.date, Now: f.now})
-		case !there && (l == nil || l.seen == nil && l.bad == "" && l.err == nil):
+	for _, w := range want {
+		if l := r.looks[w]; l == nil || l.seen == nil && l.bad == "" && l.err == nil {
 			r.looks[w] = &look{} // absent; whoever launches asks once more by GET
-		default:
-			get = append(get, w) // changed, or vanished from the listing, which a GET has to confirm
+		} else {
+			get.works <- w // it vanished from the listing, which a GET has to confirm
 		}
 	}
-	r.getAll(ctx, get)
 	return nil
 }
 
 // getAll looks at leases one by one. What the store does not answer for is kept as an error of that work alone.
 func (r *Reconciler) getAll(ctx context.Context, works []plan.Digest) {
-	type answer struct {
-		seen witness.Seen
-		now  time.Time
-		err  error
+	get := r.getter(ctx, min(atOnce, len(works)))
+	for _, w := range works {
+		get.works <- w
 	}
-	answers := make([]answer, len(works))
-	parallel(len(works), func(i int) {
-		seen, err := witness.Read(ctx, r.b, string(works[i]))
-		answers[i] = answer{seen, time.Now(), err}
-	})
-	for i, w := range works {
-		r.take(w, answers[i].seen, answers[i].now, answers[i].err)
+	get.take()
+}
+
+// getter gets leases side by side; take waits for all of them and files the answers.
+type getter struct {
+	r       *Reconciler
+	works   chan plan.Digest
+	wg      sync.WaitGroup
+	mu      sync.Mutex
+	answers []answer
+}
+
+type answer struct {
+	work plan.Digest
+	seen witness.Seen
+	now  time.Time
+	err  error
+}
+
+func (r *Reconciler) getter(ctx context.Context, width int) *getter {
+	g := &getter{r: r, works: make(chan plan.Digest)}
+	for range width {
+		g.wg.Go(func() {
+			for w := range g.works {
+				seen, err := witness.Read(ctx, r.b, string(w))
+				a := answer{w, seen, time.Now(), err}
+				g.mu.Lock()
+				g.answers = append(g.answers, a)
+				g.mu.Unlock()
+			}
+		})
+	}
+	return g
+}
+
+func (g *getter) take() {
+	close(g.works)
+	g.wg.Wait()
+	for _, a := range g.answers {
+		g.r.take(a.work, a.seen, a.now, a.err)
 	}
 }
 

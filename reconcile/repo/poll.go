@@ -88,6 +88,9 @@ func (r *Repo) Poll(ctx context.Context) Outcome {
 	case Same:
 		return Unchanged{Head: c}
 	case Ahead:
+		if !r.remote.local() {
+			_ = r.tidy(ctx) // housekeeping: the poll has its answer, and the next fetch tries again
+		}
 		return Advanced{Old: *old, New: c}
 	case Behind:
 		return WentBack{Old: *old, New: c}

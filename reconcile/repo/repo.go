@@ -56,6 +56,8 @@ type Repo struct {
 	o      Options
 	remote remote
 	own    chan struct{} // holds one token: whoever took it owns the fetching side
+	dir    string        // the copy; empty for a repository on this machine
+	packs  int           // of the copy, beyond which it is made anew
 	reads  *store
 
 	polls, lists, fetches, bytes atomic.Int64
@@ -78,7 +80,7 @@ func Open(o Options) (*Repo, error) {
 	if o.Timeout == 0 {
 		o.Timeout = 2 * time.Minute
 	}
-	r := &Repo{o: o, own: make(chan struct{}, 1), branch: o.Branch}
+	r := &Repo{o: o, own: make(chan struct{}, 1), packs: maxPacks, branch: o.Branch}
 	r.own <- struct{}{}
 	if o.Branch != "" {
 		if err := checkBranch(o.Branch); err != nil {
@@ -115,6 +117,7 @@ func (r *Repo) openCache() error {
 	}
 	sum := sha256.Sum256([]byte(r.remote.url))
 	dir := filepath.Join(r.o.Cache, hex.EncodeToString(sum[:8])+".git")
+	r.dir = dir
 	err := r.openBare(dir)
 	if e, ok := errors.AsType[*Error](err); ok && (e.Class == Corrupt || e.Class == MissingObject) {
 		// Nothing in a cache is precious, and a damaged one would stay so.
@@ -150,6 +153,47 @@ func (r *Repo) openBare(dir string) error {
 	}
 	r.head = &c
 	return nil
+}
+
+// maxPacks is how many packs a copy may have: each fetch writes one, and each makes every look-up slower.
+const maxPacks = 200
+
+// tidy makes the copy anew beside the old one and swaps the two, once it has too many packs. Commits that left the
+// branch by a rewrite are gone then. A failure changes nothing; the next fetch tries again.
+func (r *Repo) tidy(ctx context.Context) error {
+	found, err := filepath.Glob(filepath.Join(r.dir, "objects", "pack", "pack-*.pack"))
+	if err != nil || len(found) <= r.packs {
+		return err
+	}
+	next, old := r.dir+".next", r.dir+".old"
+	for _, d := range []string{next, old} {
+		if err := os.RemoveAll(d); err != nil {
+			return err
+		}
+	}
+	fresh := r.remote
+	if err := fresh.useCache(next); err != nil {
+		return err
+	}
+	r.fetches.Add(1)
+	n, err := fresh.fetch(ctx, r.Branch(), r.o.Auth, r.o.MaxPack)
+	r.bytes.Add(n)
+	if err != nil {
+		return err
+	}
+	err = r.reads.swap(func() error {
+		if err := os.Rename(r.dir, old); err != nil {
+			return err
+		}
+		return os.Rename(next, r.dir)
+	})
+	if err != nil {
+		return err
+	}
+	if err := r.remote.useCache(r.dir); err != nil {
+		return err
+	}
+	return os.RemoveAll(old)
 }
 
 // Close gives everything back. Trees of this Repo answer with an error from then on.

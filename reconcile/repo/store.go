@@ -116,6 +116,16 @@ func (s *store) refresh() error {
 	return s.reopen()
 }
 
+// swap puts another folder in this one's place while nobody reads.
+func (s *store) swap(f func() error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.chain == nil {
+		return errClosed
+	}
+	return errors.Join(f(), s.reopen())
+}
+
 func (s *store) reopen() error {
 	if s.chain == nil {
 		return errClosed
