@@ -203,7 +203,7 @@ func (r *Run) tell(n int64) error {
 }
 
 // together is the time within which one step's line may stand for several: the count in it does.
-const together = 10 * time.Millisecond
+const together = 25 * time.Millisecond
 
 // flush sends the last step where it was left out.
 func (r *Run) flush() error {
