@@ -185,7 +185,10 @@ func (r *Repo) tidy(ctx context.Context) error {
 		if err := os.Rename(r.dir, old); err != nil {
 			return err
 		}
-		return os.Rename(next, r.dir)
+		if err := os.Rename(next, r.dir); err != nil {
+			return errors.Join(err, os.Rename(old, r.dir))
+		}
+		return nil
 	})
 	if err != nil {
 		return err
