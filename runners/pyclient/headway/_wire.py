@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import select
 import socket
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Optional, Tuple
 
 from ._errors import HeadwayError, LeaseLost, RunOver, RunRevoked
 
@@ -49,6 +49,7 @@ class Conn:
         self._poll.register(self._sock.fileno(), select.POLLIN)
         self._in = b""
         self._late = b""  # rest of a note that the socket took only in part
+        self._last, self._answered = b"", {}  # type: Tuple[bytes, Message]
         self.asked = False  # the agent wants the next step to ask
 
     def close(self) -> None:
@@ -77,22 +78,41 @@ class Conn:
         return True
 
     def ask(self, line: bytes) -> Message:
-        """Sends a request and waits for its answer; a refusal is raised."""
+        """Sends a request and waits for its answer, which is not to be changed; a refusal is raised."""
         self.send(line)
-        answer = None
-        while answer is None:
-            answer = self._answer()
-        return answer
+        while True:
+            data = self._receive()
+            if data == self._last and not self._in:
+                return self._answered  # verdict after verdict in the same words: nothing to parse
+            whole = not self._in and data.find(b"\n") == len(data) - 1
+            answer = self._sort(data)
+            if answer is not None:
+                if whole:
+                    self._last, self._answered = data, answer
+                return answer
 
     def listen(self) -> None:
         """Reads what the agent said unasked, if anything, without waiting. A microsecond when there is nothing."""
         while self._poll.poll(0):
-            self._answer()
+            self._sort(self._receive())
 
-    def _answer(self) -> Optional[Message]:
-        """Takes the pushes out of what has arrived; the answer among it, if any. Raises a refusal."""
+    def _receive(self) -> bytes:
+        """Waits for bytes. Raises LeaseLost at the end of the stream."""
+        try:
+            data = self._sock.recv(MAX_LINE)
+        except OSError as err:
+            raise LeaseLost("the agent is gone (%s)" % err) from err
+        if not data:
+            raise LeaseLost("the agent is gone: it closed the connection")
+        return data
+
+    def _sort(self, data: bytes) -> Optional[Message]:
+        """Takes the pushes out of what has become whole lines; the answer among them, if any. Raises a refusal."""
+        *lines, self._in = (self._in + data).split(b"\n")
+        if len(self._in) > MAX_LINE:
+            raise HeadwayError("protocol", "the agent sent a line of more than %d bytes" % MAX_LINE)
         answer = None
-        for message in self._receive():
+        for message in map(decode, lines):
             if "push" in message:  # those of a newer agent are ignored
                 self.asked = self.asked or message["push"] == "ask"
             elif answer is None:
@@ -103,24 +123,11 @@ class Conn:
             raise verdict(str(answer.get("error", "internal")), str(answer.get("text", "refused without a reason")))
         return answer
 
-    def _receive(self) -> List[Message]:
-        """Waits for bytes; the messages that became whole. Raises LeaseLost at the end of the stream."""
-        try:
-            data = self._sock.recv(MAX_LINE)
-        except OSError as err:
-            raise LeaseLost("the agent is gone (%s)" % err) from err
-        if not data:
-            raise LeaseLost("the agent is gone: it closed the connection")
-        *lines, self._in = (self._in + data).split(b"\n")
-        if len(self._in) > MAX_LINE:
-            raise HeadwayError("protocol", "the agent sent a line of more than %d bytes" % MAX_LINE)
-        return [decode(line) for line in lines]
-
     def _parting(self, err: OSError) -> RunOver:
         """Why the agent hung up: what it said last, else that it is gone."""
         try:
             while True:
-                self._answer()
+                self._sort(self._receive())
         except RunOver as over:
             return over
         except HeadwayError:

@@ -174,6 +174,22 @@ class Steps(TempFolder):
                 run.step(1)
             self.assertTrue(agent.heard("step")[0]["ask"])
 
+    def test_answers_in_the_same_words_and_in_others(self) -> None:
+        due: List[bool] = []
+        with FakeAgent(quiet_s=0) as agent:
+            with w.attach() as run:
+                for n in range(1, 9):
+                    if n in (3, 7):
+                        agent.push({"push": "of a newer agent"})
+                    agent.replies["step"] = {"ok": True, "quiet_s": 0, "due": n == 5, "stop": None}
+                    run.step(n)
+                    due.append(run._due)
+                    run._due = False
+                agent.replies["step"] = refusal("lease_lost")
+                with self.assertRaises(w.LeaseLost):
+                    run.step(9)
+        self.assertEqual(due, [n == 5 for n in range(1, 9)])
+
     def test_the_lease_is_lost_on_the_asking_step(self) -> None:
         for code, kind in (("lease_lost", w.LeaseLost), ("revoked", w.RunRevoked)):
             with self.subTest(code), FakeAgent(quiet_s=0) as agent:
