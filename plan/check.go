@@ -114,16 +114,20 @@ func (l *loader) checkMode(e *entry, name string, m flops.Match) {
 	if dtype == "" {
 		return
 	}
-	var have []string
-	for _, c := range m.GPUs {
-		for _, mode := range c.Modes() {
-			if string(mode) == dtype {
-				return
-			}
-			if !slices.Contains(have, string(mode)) {
-				have = append(have, string(mode))
+	known, ok := l.modes[name]
+	if !ok {
+		for _, c := range m.GPUs {
+			for _, mode := range c.Modes() {
+				if !slices.Contains(known.list, string(mode)) {
+					known.list = append(known.list, string(mode))
+				}
 			}
 		}
+		l.modes[name] = known
+	}
+	have := known.list
+	if slices.Contains(have, dtype) {
+		return
 	}
 	pos := e.at("gpu.dtype")
 	if len(have) == 0 {
@@ -207,17 +211,22 @@ func (l *loader) checkCode(e *entry) {
 }
 
 func (l *loader) checkWork(e *entry) {
-	if len(e.work) == 0 {
+	w := e.work
+	if w == nil {
 		return
 	}
-	w, err := flops.Compute(e.work)
-	e.job.FLOPs = w
+	if !w.computed {
+		w.flops, w.err = flops.Compute(w.values)
+		w.computed = true
+	}
+	e.job.FLOPs = w.flops
+	err := w.err
 	var all flops.KeyErrors
 	if err != nil && !errors.As(err, &all) {
 		l.ps.refuse(e.at("work"), "BadWork", "work: "+err.Error(), "", "")
 	}
 	for _, k := range all {
-		pos, ok := e.workPos[k.Key]
+		pos, ok := w.pos[k.Key]
 		if !ok {
 			pos = e.at("work")
 		}

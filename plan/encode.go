@@ -73,9 +73,11 @@ func partsOf(sort Sort, more ...part) []part {
 	return more
 }
 
-func (j *Job) object(parts []part) []byte {
-	b := make([]byte, 1, 256)
-	b[0] = '{'
+func (j *Job) object(parts []part) []byte { return j.appendObject(make([]byte, 0, 256), parts) }
+
+// appendObject appends to an empty b.
+func (j *Job) appendObject(b []byte, parts []part) []byte {
+	b = append(b, '{')
 	for _, p := range parts {
 		start := len(b)
 		if start > 1 {
@@ -97,6 +99,13 @@ const hexDigits = "0123456789abcdef"
 
 func appendString(b []byte, s string) []byte {
 	b = append(b, '"')
+	plain := true
+	for i := range len(s) {
+		plain = plain && s[i] >= ' ' && s[i] < 0x80 && s[i] != '"' && s[i] != '\\'
+	}
+	if plain {
+		return append(append(b, s...), '"')
+	}
 	for _, r := range s {
 		switch {
 		case r == '"' || r == '\\':

@@ -19,17 +19,25 @@ type entry struct {
 	from   *loader
 	job    Job
 
-	like    string
-	needs   []need
-	axes    []axis
-	work    map[string]flops.Value
-	workPos map[string]Pos
+	like  string
+	needs []need
+	axes  []axis
+	work  *workSpec // shared by all that are like one another and say nothing of their own
 
 	bad     map[string]bool // leaves whose value was refused: nothing more is said about them
 	members map[string]bool // names that the matrix makes, once somebody asked
 
 	frozen   string // why it must not be acted on; "" while all is well
 	resolved progress
+}
+
+// workSpec is a `work` mapping, and what it comes to.
+type workSpec struct {
+	values   map[string]flops.Value
+	pos      map[string]Pos
+	flops    flops.Work
+	err      error
+	computed bool
 }
 
 // spot is a small Pos: a plan has a million of them. file is an index into the loader's files, -1 for headway.yaml.
@@ -162,7 +170,7 @@ func (l *loader) resolve(e *entry) {
 			if l.unusable(parent) {
 				e.freeze("it is like " + parent.name + ", which has an error")
 			}
-			if l.copied > maxCopied {
+			if l.copied > l.most.copied {
 				l.fail(e, e.at("like"), "PlanTooLarge", "jobs that are like others have too many settings in all", "a smaller plan", "put large settings into files of the code folders")
 				e.resolved = done
 				continue
@@ -197,7 +205,7 @@ func joinCycle(names []string) string {
 // expandMatrix turns one resolved entry into its jobs.
 func (l *loader) expandMatrix(e *entry) []Job {
 	e.job.Name, e.job.Group, e.job.Pos = e.name, e.name, e.namePo
-	if len(e.axes) == 0 && len(l.jobs) < MaxJobs {
+	if len(e.axes) == 0 && len(l.jobs) < l.most.jobs {
 		return []Job{e.job}
 	}
 	total := 1
@@ -208,12 +216,12 @@ func (l *loader) expandMatrix(e *entry) []Job {
 			return nil
 		}
 	}
-	if len(l.jobs)+total > MaxJobs {
-		l.ps.refuse(e.namePo, "TooManyJobs", fmt.Sprintf("with this entry the plan has more than %d jobs", MaxJobs), "fewer jobs", "")
+	if len(l.jobs)+total > l.most.jobs {
+		l.ps.refuse(e.namePo, "TooManyJobs", fmt.Sprintf("with this entry the plan has more than %d jobs", l.most.jobs), "fewer jobs", "")
 		return nil
 	}
-	if size := len(e.job.IdentityJSON()) * total; size > MaxCanonical/4 {
-		l.ps.refuse(e.at("matrix"), "MatrixTooLarge", fmt.Sprintf("matrix of %s makes %d MiB of settings", show(e.name), size>>20), fmt.Sprintf("at most %d MiB", MaxCanonical>>22), "put large settings into a file of the code folder")
+	if size := len(e.job.IdentityJSON()) * total; size > l.most.canonical/4 {
+		l.ps.refuse(e.at("matrix"), "MatrixTooLarge", fmt.Sprintf("matrix of %s makes %d MiB of settings", show(e.name), size>>20), fmt.Sprintf("at most %d MiB", l.most.canonical>>22), "put large settings into a file of the code folder")
 		return nil
 	}
 	out := make([]Job, 0, total)

@@ -180,16 +180,16 @@ func (g *graph) digest(i int, needs []int) {
 	l := g.l
 	j := &l.jobs[i]
 	g.order = append(g.order, i)
-	for _, n := range needs[:min(len(needs), max(0, MaxInputs-l.inputs))] {
+	for _, n := range needs[:min(len(needs), max(0, l.most.inputs-l.inputs))] {
 		j.Inputs = append(j.Inputs, Input{Job: l.jobs[n].Name, Work: l.jobs[n].Work})
 	}
-	if l.inputs += len(needs); l.inputs > MaxInputs {
-		l.fail(l.owner[i], l.owner[i].at("needs"), "TooManyNeeds", fmt.Sprintf("with this job the plan has more than %d needs", MaxInputs), "fewer needs", "let one job gather what a group made")
+	if l.inputs += len(needs); l.inputs > l.most.inputs {
+		l.fail(l.owner[i], l.owner[i].at("needs"), "TooManyNeeds", fmt.Sprintf("with this job the plan has more than %d needs", l.most.inputs), "fewer needs", "let one job gather what a group made")
 		j.Inputs = nil
 	}
 	l.splitGroups(j)
 	slices.SortFunc(j.Inputs, func(a, b Input) int { return strings.Compare(a.Job, b.Job) })
-	id := j.IdentityJSON()
+	id := l.encode(j, identityParts)
 	if len(id) > MaxIdentity {
 		l.fail(l.owner[i], j.Pos, "TooLong", fmt.Sprintf("job %q has %d KiB of identity", clip(j.Name), len(id)>>10), fmt.Sprintf("at most %d KiB", MaxIdentity>>10), "put large settings into a file of the code folder, and let one job gather what a large group made")
 		return

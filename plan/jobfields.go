@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"maps"
 	"time"
 )
@@ -143,15 +144,16 @@ func needsRow(f Field) leaf {
 
 func workRow(f Field) leaf {
 	return leaf{Field: f,
-		set: func(d *decoder, n *node, f *Field, e *entry) { e.work, e.workPos = d.work(n) },
+		set: func(d *decoder, n *node, f *Field, e *entry) { e.work = d.work(n) },
 		copy: func(dst, src *entry) {
-			w, p := maps.Clone(src.work), maps.Clone(src.workPos)
-			if w == nil {
+			if dst.work == nil || src.work == nil {
+				dst.work = cmp.Or(dst.work, src.work)
 				return
 			}
-			maps.Copy(w, dst.work)
-			maps.Copy(p, dst.workPos)
-			dst.work, dst.workPos = w, p
+			w := &workSpec{values: maps.Clone(src.work.values), pos: maps.Clone(src.work.pos)}
+			maps.Copy(w.values, dst.work.values)
+			maps.Copy(w.pos, dst.work.pos)
+			dst.work = w
 		},
 		put: putWork}
 }

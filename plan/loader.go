@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,8 +14,16 @@ import (
 // Load reads headway.yaml and every plan file of a tree. All problems of all files come in one run, sorted by
 // position. The plan is never nil and holds what could be read without doubt: a file with an error gives no jobs, and
 // a job that copies or needs one of those is frozen with it.
-func Load(t Tree) (*Plan, []Problem) {
-	l := &loader{tree: t, ps: problems{most: maxAllProblems}, code: make(map[string]*codeFolder), gpus: make(map[string]gpuName)}
+func Load(t Tree) (*Plan, []Problem) { return load(t, defaultLimits) }
+
+// limits bound the sums over a whole plan.
+type limits struct{ jobs, inputs, copied, canonical int }
+
+// defaultLimits are those of Load; tests of the bounds use smaller ones. (Table of values.)
+var defaultLimits = limits{jobs: MaxJobs, inputs: MaxInputs, copied: maxCopied, canonical: MaxCanonical}
+
+func load(t Tree, most limits) (*Plan, []Problem) {
+	l := &loader{tree: t, most: most, ps: problems{most: maxAllProblems}, code: make(map[string]*codeFolder), gpus: make(map[string]gpuName), modes: make(map[string]modes)}
 	l.run()
 	l.plan.Problems = sortProblems(l.ps.list)
 	return l.plan, l.plan.Problems
@@ -23,6 +32,7 @@ func Load(t Tree) (*Plan, []Problem) {
 // loader is one run of Load.
 type loader struct {
 	tree    Tree
+	most    limits
 	ps      problems
 	plan    *Plan
 	config  Config
@@ -39,7 +49,9 @@ type loader struct {
 	likeOrder []*entry
 	code      map[string]*codeFolder
 	gpus      map[string]gpuName
+	modes     map[string]modes // by card
 
+	scratch   []byte
 	copied    int // map entries copied by `like`
 	canonical int // bytes of canonical JSON so far
 
@@ -59,6 +71,9 @@ type gpuName struct {
 	match flops.Match
 	err   error
 }
+
+// modes is what the cards of one name can compute in, all together.
+type modes struct{ list []string }
 
 func (l *loader) run() {
 	l.plan = &Plan{}
@@ -228,7 +243,7 @@ func (l *loader) estimate() int {
 		}
 		n += m
 	}
-	return min(n, MaxJobs)
+	return min(n, l.most.jobs)
 }
 
 // finish completes a resolved entry: defaults, checks, matrix.
@@ -311,7 +326,7 @@ func (l *loader) collect() {
 	for k, i := range order {
 		j := l.jobs[i]
 		p.Jobs[k] = j
-		p.canon[k] = canonical{l.identity[i], j.PlacementJSON(), j.MetadataJSON()}
+		p.canon[k] = canonical{l.identity[i], l.encode(&j, placementParts), l.encode(&j, metadataParts)}
 		if !l.room(l.owner[i], len(p.canon[k].placement)+len(p.canon[k].metadata)) {
 			p.Jobs, p.canon = p.Jobs[:k], p.canon[:k]
 			break
@@ -333,13 +348,19 @@ func (l *loader) collect() {
 	}
 }
 
+// encode gives canonical JSON of exactly its own length.
+func (l *loader) encode(j *Job, parts []part) []byte {
+	l.scratch = j.appendObject(l.scratch[:0], parts)
+	return bytes.Clone(l.scratch)
+}
+
 // room counts canonical bytes and says whether the plan still has room for them.
 func (l *loader) room(e *entry, n int) bool {
 	before := l.canonical
-	if l.canonical += n; before <= MaxCanonical && l.canonical > MaxCanonical {
-		l.fail(e, e.namePo, "PlanTooLarge", fmt.Sprintf("the plan's jobs have more than %d MiB of settings in all", MaxCanonical>>20), "a smaller plan", "put large settings into files of the code folders")
+	if l.canonical += n; before <= l.most.canonical && l.canonical > l.most.canonical {
+		l.fail(e, e.namePo, "PlanTooLarge", fmt.Sprintf("the plan's jobs have more than %d MiB of settings in all", l.most.canonical>>20), "a smaller plan", "put large settings into files of the code folders")
 	}
-	return l.canonical <= MaxCanonical
+	return l.canonical <= l.most.canonical
 }
 
 // shared warns about jobs that ask for the same work.

@@ -266,15 +266,15 @@ func (d *decoder) relative(n *node, f *Field, s string) bool {
 }
 
 // work reads the `work` mapping by the table of package flops.
-func (d *decoder) work(n *node) (map[string]flops.Value, map[string]Pos) {
+func (d *decoder) work(n *node) *workSpec {
 	f := &Field{Name: "work"}
-	vals, pos := make(map[string]flops.Value), make(map[string]Pos)
+	w := &workSpec{values: make(map[string]flops.Value), pos: make(map[string]Pos)}
 	d.pairs(n, f, func(k, v *node) {
 		if val, ok := d.workValue(k, v, "work", flops.Keys); ok {
-			vals[k.Value], pos[k.Value] = val, at(d.file, v)
+			w.values[k.Value], w.pos[k.Value] = val, at(d.file, v)
 		}
 	})
-	return vals, pos
+	return w
 }
 
 func (d *decoder) workValue(k, v *node, in string, keys []flops.Key) (flops.Value, bool) {
