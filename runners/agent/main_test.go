@@ -58,7 +58,11 @@ func agentRole(args []string) int {
 }
 
 func openDir(_ context.Context, url string, _ []string) (bucket.Bucket, error) {
-	return dir.Open(strings.TrimPrefix(url, "dir://"), dir.Options{NoSync: true})
+	b, err := dir.Open(strings.TrimPrefix(url, "dir://"), dir.Options{NoSync: true})
+	if err != nil {
+		return nil, err
+	}
+	return newMortal(b), nil
 }
 
 // programRole is a training program: TOTAL steps, each the sum of what the state holds and the step's number, with a

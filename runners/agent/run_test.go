@@ -67,9 +67,7 @@ func TestKilledAgentIsResumed(t *testing.T) {
 	if log := w.text(record.LogPrefix(w.work, 2)); strings.Contains(log, "from step 0\n") || !strings.Contains(log, "training from step ") {
 		t.Errorf("attempt 2 said %q", log)
 	}
-	if got := w.text(record.ResultPrefix(w.work, 2) + "metrics.json"); !strings.Contains(got, `"sum": 80200`) {
-		t.Errorf("steps were lost or made twice: %s", got)
-	}
+	w.sound()
 }
 
 func TestNoticeSavesAndYields(t *testing.T) {

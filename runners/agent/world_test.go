@@ -65,6 +65,7 @@ type world struct {
 	terms   record.Terms
 	scratch string
 	marks   string
+	die     string // DIE_AT of the next agent
 }
 
 // newWorld makes a store with the spec of a work whose program is this binary with the given variables.
@@ -106,7 +107,7 @@ func (w *world) claim(n int64) {
 	if w.work == "" {
 		w.publish()
 	}
-	put(w, w.b, record.ClaimKey(w.work, n), record.Claim{Protocol: 1, Work: w.work, Dispatch: n, Platform: "here", Terms: w.terms,
+	put(w, w.b, record.ClaimKey(w.work, n), record.Claim{Protocol: 1, Work: w.work, Dispatch: n, Nonce: record.Nonce(), Platform: "here", Terms: w.terms,
 		Secrets: []string{"MY_SECRET"}})
 }
 
@@ -121,7 +122,7 @@ func (w *world) start(n int64, role string) *agentProc {
 	w.claim(n)
 	p := &agentProc{Cmd: exec.Command("/proc/self/exe", role)}
 	p.Env = append(os.Environ(), "HEADWAY_STORE="+w.url, "HEADWAY_WORK="+w.work, fmt.Sprint("HEADWAY_DISPATCH=", n), "HEADWAY_PLATFORM=here",
-		"HEADWAY_SCRATCH="+w.scratch, "MY_SECRET=correct horse", "AWS_SECRET_ACCESS_KEY=battery staple")
+		"HEADWAY_SCRATCH="+w.scratch, "DIE_AT="+w.die, "MY_SECRET=correct horse", "AWS_SECRET_ACCESS_KEY=battery staple")
 	p.Stdout, p.Stderr = &p.out, &p.out
 	p.WaitDelay = 10 * time.Second
 	if role == "small-disk" {
