@@ -32,6 +32,7 @@ type order struct {
 	a       Action
 	history History // Launch: what the decision rested on
 	called  bool    // the platform was asked
+	known   bool    // what it left in the store is known without a look
 }
 
 // askKey names one dispatch whose end a platform is asked about.
@@ -261,6 +262,9 @@ func (p *pass) launch(ctx context.Context, o *order) {
 	l := r.launchOf(o, pl, p.base.force.commit(), p.world.works[o.t.work].record)
 	got := runners.Dispatcher{Bucket: r.b}.Launch(ctx, pl.runner, []runners.Launch{l})[0]
 	o.called = got.Receipt != nil
+	if o.known = got.Claimed && o.called; o.known {
+		r.records.note(o.t.work, l.Claim, *got.Receipt)
+	}
 	o.a.Err, o.a.Done = got.Err, got.Err == nil
 	if got.Err == nil && got.Receipt != nil {
 		o.a.Result = shown(got.Receipt.Text, 200)

@@ -227,10 +227,7 @@ func watch(a Action, f Facts) Action {
 // leave decides about a work that no job names any more.
 func leave(a Action, f Facts) Action {
 	l, next := f.Lease, max(f.History.Last, f.Lease.Dispatch)+1
-	live := l.State == witness.Held
-	for _, d := range f.History.Dispatches {
-		live = live || d.inFlight(l.Floor)
-	}
+	live := l.State == witness.Held || f.History.waits()
 	switch {
 	case f.OnDelete == plan.Orphan && l.State == witness.Held:
 		return a.none("left the plan; on_delete: orphan lets it finish")
@@ -346,6 +343,11 @@ func start(a Action, f Facts, charges []Charge) Action {
 		a.Reason = "named by the plan again"
 	}
 	return a
+}
+
+// waits reports whether a dispatch may still bring a worker.
+func (h History) waits() bool {
+	return slices.ContainsFunc(h.Dispatches, func(d Dispatch) bool { return d.inFlight(h.Floor) })
 }
 
 func (h History) newest() (Dispatch, bool) {

@@ -111,6 +111,13 @@ func (r *records) spoil(w plan.Digest) {
 	r.shelf(w).stale = true
 }
 
+// note takes over a claim and its receipt that this process has just written.
+func (r *records) note(w plan.Digest, c record.Claim, rc record.Receipt) {
+	s := r.shelf(w)
+	s.listed[c.Dispatch] = &slip{claim: &c, hasReceipt: true, receipt: &rc}
+	s.last = max(s.last, c.Dispatch)
+}
+
 // keep forgets the works that nobody asks about any more.
 func (r *records) keep(wanted map[plan.Digest]bool) {
 	r.mu.Lock()

@@ -339,8 +339,8 @@ func (r *Reconciler) sight(ctx context.Context, w plan.Digest) *sight {
 		return s.unknown(err)
 	}
 	s.history = h
-	if l.seen == nil && h.Last > 0 {
-		// No lease beside dispatches: either none of them was captured, or the record was lost.
+	if l.seen == nil && h.Last > 0 && !h.waits() {
+		// No lease beside dispatches that are over: either none of them was captured, or the record was lost.
 		p, err := r.b.List(ctx, record.AttemptsPrefix(string(w)), "", 1)
 		if err != nil {
 			return s.unknown(err)
@@ -439,7 +439,7 @@ func (s *sight) observed(w plan.Digest) plan.Observed {
 		return o
 	}
 	for _, d := range s.history.Dispatches {
-		if d.inFlight(s.lease.Floor) {
+		if d.inFlight(s.history.Floor) {
 			o.State, o.Platform, o.Reason = plan.StateClaimed, d.Platform, d.Reason
 			return o
 		}

@@ -290,7 +290,9 @@ func (p *pass) refresh(ctx context.Context, done []order) {
 		if o.a.Kind != Release {
 			changed[o.t.work] = true
 		}
-		p.r.records.spoil(o.t.work)
+		if !o.known {
+			p.r.records.spoil(o.t.work)
+		}
 	}
 	p.r.getAll(ctx, slices.Collect(maps.Keys(changed)))
 	for _, o := range done {
