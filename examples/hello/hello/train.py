@@ -32,6 +32,7 @@ with w.attach() as run:
             with open("snapshot/state.json", "w", encoding="utf-8") as f:
                 json.dump({"hits": hits, "rng": rng.getstate()}, f)
             run.milestone("snapshot", step)
+            print(f"step {step}: pi is about {4 * hits / (1000 * step):.3f}", flush=True)
         run.note(estimate=4 * hits / (1000 * step))
 
     run.finish(estimate=4 * hits / (1000 * args.steps))
