@@ -134,7 +134,12 @@ func spawn(ctx context.Context, s settings) (port string, stop func(), err error
 	}
 	cmd := exec.Command(self)
 	cmd.Env = append(os.Environ(), gatewayEnv+"="+string(raw))
-	cmd.Stderr = os.Stderr
+	words, err := os.OpenFile(filepath.Join(s.Root, "gateway.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return "", nil, err
+	}
+	defer func() { _ = words.Close() }()
+	cmd.Stderr = words
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return "", nil, err
@@ -148,7 +153,8 @@ func spawn(ctx context.Context, s settings) (port string, stop func(), err error
 	for deadline := time.Now().Add(60 * time.Second); time.Now().Before(deadline); {
 		select {
 		case err := <-gone:
-			return "", nil, fmt.Errorf("the gateway ended at once: %w", err)
+			said, _ := os.ReadFile(words.Name())
+			return "", nil, fmt.Errorf("the gateway ended at once: %w\n%s", err, said)
 		case <-ctx.Done():
 			stop()
 			return "", nil, ctx.Err()

@@ -46,6 +46,9 @@ func TestDurable(t *testing.T) {
 	if err := b.Delete(t.Context(), "a/b/c"); err != nil {
 		t.Error(err)
 	}
+	if _, err := b.Put(t.Context(), "a/b/c", strings.NewReader("2"), bucket.IfIs(v)); !bucket.Is(err, bucket.Gone) {
+		t.Errorf("swap of an absent key: %v, want Gone", err)
+	}
 	p, err := b.List(t.Context(), "", "", 0)
 	if err != nil || len(p.Items) != 1 || p.Items[0].Key != "a/d" {
 		t.Errorf("list: %+v, %v", p, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -210,4 +211,29 @@ func TestStoredVerdict(t *testing.T) {
 	if _, found, err := probe.Read(t.Context(), b); found || err != nil {
 		t.Errorf("a damaged report: found %v, %v", found, err)
 	}
+}
+
+// TestRacyOverDoors: a store of several servers, each of which excludes by itself, is caught when the racers are spread.
+func TestRacyOverDoors(t *testing.T) {
+	shared := mem.New()
+	doors := []bucket.Bucket{&serial{Bucket: shared}, &serial{Bucket: shared}, &serial{Bucket: shared}}
+	if _, err := probe.Run(t.Context(), doors[0], probe.Options{}); err != nil {
+		t.Errorf("through one door: %v", err)
+	}
+	_, err := probe.Run(t.Context(), doors[0], probe.Options{Doors: doors[1:]})
+	if r, ok := errors.AsType[*probe.Refusal](err); !ok || r.Step != "create race" {
+		t.Errorf("through three doors: %v, want a refusal", err)
+	}
+}
+
+// serial is one of several servers: a lock of its own around check-then-act.
+type serial struct {
+	bucket.Bucket
+	mu sync.Mutex
+}
+
+func (s *serial) Put(ctx context.Context, key string, body bucket.Body, c bucket.Cond) (bucket.Version, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return racy(time.Millisecond)(ctx, s.Bucket, key, body, c)
 }
