@@ -52,6 +52,7 @@ func (ps *problems) add(p Problem) {
 		}
 		return
 	}
+	p.Text, p.Expected, p.Hint = redact(p.Text), redact(p.Expected), redact(p.Hint)
 	ps.list = append(ps.list, p)
 }
 

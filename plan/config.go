@@ -192,7 +192,7 @@ func (d *decoder) platform(k, v *node) (Platform, bool) {
 	if ok && !runner {
 		d.refuse(k, "Missing", in+" names no runner", "runner: local, for example", "")
 	}
-	return p, ok
+	return p, ok && looksSecret(p.Name) == ""
 }
 
 // option keeps a key that only the runner knows.

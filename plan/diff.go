@@ -72,6 +72,7 @@ func (d *differ) seen(w Digest) *Observed {
 	if !ok || o.State == StateAbsent || o.State == "" {
 		return nil
 	}
+	o.Reason = redact(o.Reason)
 	return &o
 }
 

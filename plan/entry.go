@@ -69,7 +69,7 @@ func (e *entry) has(leaf string) bool { return e.pos[leafIndex[leaf]].line > 0 }
 
 func (e *entry) freeze(why string) {
 	if e.frozen == "" {
-		e.frozen = why
+		e.frozen = redact(why)
 	}
 }
 

@@ -125,6 +125,9 @@ func oddName(s string) bool {
 }
 
 func (f *finder) add(full string, e Entry) int {
+	if full == ConfigFile {
+		return 0
+	}
 	if e.Kind == KindDir {
 		if !f.odd[full] {
 			f.ps.refuse(Pos{File: full}, "IsAFolder", "the plan file is a folder", "a file", "rename the folder so that no glob of `plans` matches it")

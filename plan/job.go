@@ -212,7 +212,8 @@ func (d Digest) Short() string {
 	return string(d[:12])
 }
 
-// Job is one entry of a plan: a name bound to a work, plus where it may run. The name is not identity.
+// Job is one entry of a plan: a name bound to a work, plus where it may run. The name is not identity. Jobs that are
+// like one another may share their maps and slices: they are for reading.
 type Job struct {
 	Name  string
 	Group string // the entry whose matrix made this job; equal to Name otherwise

@@ -111,7 +111,10 @@ func (ps *problems) syntax(file string, data []byte, err error) {
 	pos.Line = max(1, min(pos.Line, len(lines)))
 	line := lines[pos.Line-1]
 	pos.Col = 1 + len(line) - len(bytes.TrimLeft(line, " "))
-	ps.refuse(pos, "Syntax", "not YAML: "+strings.TrimSpace(text), "", "check the indentation, the quotes and the brackets of this line and the one before it")
+	if text = strings.TrimSpace(text); looksSecret(text) != "" { // an anchor may be named like one
+		text = "the parser's message is not shown, since it has a secret in it"
+	}
+	ps.refuse(pos, "Syntax", "not YAML: "+text, "", "check the indentation, the quotes and the brackets of this line and the one before it")
 }
 
 // structure checks what holds for every node, whatever it means.
@@ -245,9 +248,12 @@ func show(s string) string {
 	return strconv.Quote(clip(s))
 }
 
-// clip bounds text that goes into a message.
+// clip bounds text that goes into a message, and hides it when it looks like a secret.
 func clip(s string) string {
 	const most = 60
+	if looksSecret(s) != "" {
+		return "(not shown)"
+	}
 	if len(s) <= most {
 		return s
 	}

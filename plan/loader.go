@@ -184,7 +184,9 @@ func (l *loader) readFile(i int, f planFile) {
 		}
 		seen = true
 		d.pairs(v, &Field{Name: "jobs"}, func(k, v *node) {
-			l.entries = append(l.entries, d.newEntry(l, k, v))
+			if looksSecret(k.Value) == "" { // else it was reported, and its name must not be
+				l.entries = append(l.entries, d.newEntry(l, k, v))
+			}
 		})
 	})
 	if !seen && !ps.bad() {

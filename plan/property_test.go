@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -190,4 +191,32 @@ func TestSorts(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestSecretsNeverShow puts something that looks like a key anywhere into a plan and into headway.yaml: it is refused,
+// and no message, no frozen name and no diff has it.
+func TestSecretsNeverShow(t *testing.T) {
+	words := regexp.MustCompile(`[^ \n:,{}\[\]|#]+`)
+	keys := []string{"ghp_0123456789abcdefghijABCDEFGHIJ012345", "AKIAIOSFODNN7EXAMPLE", "sk-abcdefghijklmnopqrstuvwx0123", "hf_abcdefghijklmnopqrstuvwxyzABCD"}
+	rapid.Check(t, func(t *rapid.T) {
+		key := rapid.SampledFrom(keys).Draw(t, "key")
+		name, text := "plans/p.yaml", everyField
+		if rapid.Bool().Draw(t, "in headway.yaml") {
+			name, text = ConfigFile, specConfig
+		}
+		at := rapid.SampledFrom(words.FindAllStringIndex(text, -1)).Draw(t, "word")
+		with := rapid.SampledFrom([]string{key, "x-" + key, "'" + key + "'", "&" + key + " x", "*" + key, "!" + key + " x", "${params." + key + "}"}).Draw(t, "form")
+		files := map[string]string{ConfigFile: specConfig, "plans/p.yaml": everyField, "train/train.py": "x"}
+		files[name] = text[:at[0]] + with + text[at[1]:]
+		p, ps := Load(NewMemTree(files))
+		d := Diff(p, nil, nil)
+		var b strings.Builder
+		if err := d.Text(&b, false); err != nil {
+			t.Fatal(err)
+		}
+		all := verdict(p, ps) + b.String() + d.Markdown(0)
+		if strings.Contains(all, key) {
+			t.Fatalf("%s\n%s", files[name], all)
+		}
+	})
 }

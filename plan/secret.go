@@ -45,6 +45,20 @@ func looksSecret(s string) string {
 	return ""
 }
 
+// redact takes everything that looks like a secret out of a text. Every message goes through it last, whatever it was
+// made of, and before it is cut.
+func redact(s string) string {
+	if len(s) < 14 {
+		return s
+	}
+	for _, f := range secretForms {
+		if strings.Contains(s, f.hint) {
+			s = f.form.ReplaceAllString(s, "(not shown)")
+		}
+	}
+	return s
+}
+
 // namesSecret says that a variable of this name with this value is most likely a secret written in the clear: its
 // name promises one, and the value is long, without spaces, and mixes letters and digits.
 func namesSecret(name, value string) bool {

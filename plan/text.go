@@ -236,12 +236,10 @@ func thousands(n int64) string {
 	return s
 }
 
-// line bounds foreign text to one printable line. A value that looks like a secret is never shown.
+// line bounds foreign text to one printable line without secrets.
 func line(s string) string {
 	const most = 300
-	if looksSecret(s) != "" {
-		return "(a value that is not shown)"
-	}
+	s = redact(s)
 	if len(s) > most {
 		cut := most
 		for cut > 0 && s[cut]&0xc0 == 0x80 { // not inside a character
