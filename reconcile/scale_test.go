@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -45,76 +44,6 @@ func TestAThousandJobs(t *testing.T) {
 		}
 		t.Logf("requests: %d for the pass that launches 1,000, %d for one that has nothing to do", first, idle)
 	})
-}
-
-// The process is killed at random, again and again, with works in every state; no work is worse off for it.
-func TestKilledAgainAndAgain(t *testing.T) {
-	for seed := range uint64(8) {
-		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { killedAgain(t, seed) })
-		})
-	}
-}
-
-func killedAgain(t *testing.T, seed uint64) {
-	rng := rand.New(rand.NewPCG(seed, 1))
-	var script strings.Builder
-	for i := 1; i <= 60; i++ {
-		switch rng.IntN(12) {
-		case 0:
-			fmt.Fprintf(&script, "worker %d die %d\n", i, rng.IntN(100))
-		case 1:
-			fmt.Fprintf(&script, "launch %d lost\n", i)
-		case 2:
-			fmt.Fprintf(&script, "launch %d twice\n", i)
-		case 3:
-			fmt.Fprintf(&script, "worker %d hang %d\n", i, 12+rng.IntN(80))
-		case 4:
-			fmt.Fprintf(&script, "launch %d late 3m\n", i)
-		}
-	}
-	r := newRig(t, rigConfig{slots: 30, script: script.String()})
-	jobs := numbered(25, func(j *plan.Job) { j.Limits.Retries = 20 })
-	d := r.desired("c1", jobs...)
-	for i := range 50 {
-		ctx, kill := context.WithCancel(t.Context())
-		dy := &dying{Bucket: r.store, r: r.sim, kill: kill, left: 1 + rng.IntN(150), before: rng.IntN(2) == 0}
-		rec := r.reconciler(func(c *reconcile.Config) {
-			c.Bucket, c.ID, c.Runners = dy, fmt.Sprint("life ", i), map[string]runners.Runner{"here": dyingRunner{dy}}
-		})
-		for ctx.Err() == nil {
-			next := time.Second
-			rep, err := rec.Pass(ctx, d)
-			if err == nil && allFinished(rep) {
-				kill()
-				break
-			}
-			if rep != nil {
-				next = rep.Next
-			}
-			select {
-			case <-ctx.Done():
-			case <-time.After(next):
-			}
-		}
-		kill()
-		<-time.After(time.Duration(rng.IntN(90)) * time.Second)
-	}
-	r.until(r.reconciler(nil), d, 3*time.Hour, allFinished)
-	numbers := map[string]int{}
-	for _, in := range r.sim.Truth() {
-		if in.Attempt > 0 {
-			numbers[fmt.Sprintf("%s/%d", in.Work[:12], in.Attempt)]++
-		}
-	}
-	for at, n := range numbers {
-		if n > 1 {
-			t.Errorf("attempt %s was captured %d times", at, n)
-		}
-	}
-	for _, j := range jobs {
-		r.wholeResult(j.Work, 100)
-	}
 }
 
 func TestReadingWritesNothing(t *testing.T) {
@@ -270,4 +199,59 @@ func BenchmarkObserve10000(b *testing.B) {
 			look(b, rec)
 		}
 	})
+}
+
+// However long a work's history is, a look at it costs a bounded number of requests.
+func TestALongHistoryCostsNoMoreThanItsEnd(t *testing.T) {
+	for _, c := range []struct {
+		name               string
+		attempts, launches int64
+	}{{"ten thousand attempts", 10_000, 10_000}, {"ten thousand launches without room", 0, 10_000}} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { longHistory(t, c.attempts, c.launches) })
+		})
+	}
+}
+
+func longHistory(t *testing.T, attempts, launches int64) {
+	r := newRig(t, rigConfig{})
+	j := job("a")
+	w := string(j.Work)
+	put := func(key string, v any) {
+		body, err := record.Encode(v)
+		if err == nil {
+			_, err = r.store.Put(t.Context(), key, strings.NewReader(string(body)), bucket.IfAbsent())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := int64(1); n <= launches; n++ {
+		put(record.ClaimKey(w, n), record.Claim{Protocol: record.Protocol, Work: w, Dispatch: n, Nonce: "x", Platform: "here"})
+		rc := record.Receipt{Protocol: record.Protocol, Work: w, Dispatch: n, Nonce: "x", OK: n <= attempts, Class: string(runners.NoSlots), Handle: []byte(`{"instance":1}`)}
+		put(record.ReceiptKey(w, n), rc)
+	}
+	for a := int64(1); a <= attempts; a++ {
+		o := record.Open{Protocol: record.Protocol, Work: w, Attempt: a, Dispatch: a, Platform: "here"}
+		if a > 1 {
+			o.Resume = &record.Pointer{Attempt: a - 1, Milestone: 1, Step: a - 1}
+		}
+		put(record.OpenKey(w, a), o)
+		put(record.EndKey(w, a), record.End{Protocol: record.Protocol, Work: w, Attempt: a, Class: "yielded", Step: a})
+	}
+	if attempts > 0 {
+		put(record.WitnessKey(w), witness.Record{Protocol: record.Protocol, Work: w, Rev: 9, Write: record.Nonce(), Attempt: attempts, Dispatch: attempts, State: witness.Yielded})
+	}
+	rec := r.reconciler(func(c *reconcile.Config) { c.Dry = true })
+	rep := r.pass(rec, r.desired("c1", j))
+	if rep.Requests > 64*4+50 {
+		t.Errorf("the first look cost %d requests", rep.Requests)
+	}
+	last := rep.Actions[len(rep.Actions)-1]
+	if last.Kind != reconcile.Launch && last.Kind != reconcile.Wait || last.Kind == reconcile.Launch && last.Dispatch != launches+1 {
+		t.Errorf("decided %+v", last)
+	}
+	if again := r.pass(rec, r.desired("c1", j)).Requests; again > 8 {
+		t.Errorf("the next look cost %d requests", again)
+	}
 }
