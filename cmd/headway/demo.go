@@ -25,6 +25,7 @@ type demo struct {
 	env
 	dir   string // temporary folder
 	repo  string
+	path  string // folder in front of the PATH of what is launched; empty: none
 	store bucket.Bucket
 	watch *exec.Cmd
 	logs  *os.File
@@ -88,9 +89,9 @@ func (d *demo) prepare(ctx context.Context) (err error) {
 	}
 	python := ""
 	if _, err := exec.LookPath("python3"); err != nil {
-		// The same model over the Go client, inside this binary: the plan names it instead.
+		// The same model over the Go client, inside this binary, under a name that the plan can use.
 		python = " (no python3 here: its Go twin trains instead)"
-		if err := d.edit("plans/digits.yaml", "run: python3 train.py", "run: "+d.self+" example digits"); err != nil {
+		if err := d.useTwin(); err != nil {
 			return err
 		}
 	}
@@ -117,6 +118,22 @@ func (d *demo) prepare(ctx context.Context) (err error) {
 	return d.startWatch(ctx)
 }
 
+// useTwin makes the plan run this binary's own programs, found on the PATH under the name headway.
+func (d *demo) useTwin() error {
+	bin := filepath.Join(d.dir, "bin")
+	if err := os.MkdirAll(bin, 0o755); err != nil {
+		return err
+	}
+	if err := os.Symlink(d.self, filepath.Join(bin, "headway")); err != nil {
+		return err
+	}
+	d.path = bin
+	if err := d.edit("plans/digits.yaml", "run: python3 train.py", "run: headway example digits train"); err != nil {
+		return err
+	}
+	return d.edit("plans/digits.yaml", "run: python3 backtest.py", "run: headway example digits backtest")
+}
+
 // show prints a file of the repository, indented.
 func (d *demo) show(path string) {
 	b, err := os.ReadFile(filepath.Join(d.repo, path))
@@ -138,6 +155,9 @@ func (d *demo) startWatch(ctx context.Context) (err error) {
 	}
 	d.watch = exec.CommandContext(ctx, d.self, "-C", d.repo, "watch", "--interval", "500ms")
 	d.watch.Stdout, d.watch.Stderr = d.logs, d.logs
+	if d.path != "" {
+		d.watch.Env = append(os.Environ(), "PATH="+d.path+string(os.PathListSeparator)+os.Getenv("PATH"))
+	}
 	d.watch.Cancel = func() error { return d.watch.Process.Signal(os.Interrupt) }
 	d.watch.WaitDelay = 10 * time.Second
 	return d.watch.Start()

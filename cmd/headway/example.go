@@ -10,11 +10,14 @@ import (
 
 // newExample runs a program of the examples that is compiled in: what the demo trains with where there is no python3.
 func newExample(e env) *cobra.Command {
-	return &cobra.Command{Use: "example NAME [ARGS]", Hidden: true, DisableFlagParsing: true, Args: cobra.MinimumNArgs(1),
+	return &cobra.Command{Use: "example digits train|backtest [ARGS]", Hidden: true, DisableFlagParsing: true, Args: cobra.MinimumNArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
-			if args[0] != "digits" {
-				return fmt.Errorf("there is no example program %q", args[0])
+			switch args[0] + " " + args[1] {
+			case "digits train":
+				return twin.Train(c.Context(), args[2:], e.stdout)
+			case "digits backtest":
+				return twin.Backtest(c.Context(), args[2:], e.stdout)
 			}
-			return twin.Train(c.Context(), args[1:], e.stdout)
+			return &exit{code: exitError, err: fmt.Errorf("there is no example program %q", args[0]+" "+args[1]), hint: "one of: digits train, digits backtest"}
 		}}
 }
