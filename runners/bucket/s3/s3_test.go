@@ -106,3 +106,19 @@ func TestUnquotedStore(t *testing.T) {
 		t.Errorf("with the quirk: %v", err)
 	}
 }
+
+// TestIgnoringStore: a server that parses the conditions and drops them, as many young ones did, is refused in a sentence.
+func TestIgnoringStore(t *testing.T) {
+	for header, want := range map[string]string{"If-None-Match": "it silently ignores If-None-Match", "If-Match": "it silently ignores If-Match"} {
+		endpoint := serve(t, func(h http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				r.Header.Del(header)
+				h.ServeHTTP(w, r)
+			})
+		})
+		_, err := probe.Run(t.Context(), open(t, s3.Config{Endpoint: endpoint}), probe.Options{})
+		if err == nil || !strings.HasPrefix(err.Error(), "this store cannot hold leases: ") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s dropped: %v", header, err)
+		}
+	}
+}
