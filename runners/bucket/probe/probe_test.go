@@ -123,7 +123,7 @@ func TestTroubleIsNoRefusal(t *testing.T) {
 // TestPatience: a store that asks to slow down is probed more slowly, and passes.
 func TestPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := faulty.New(mem.New(), 1, faulty.Rule{Name: "429", Op: "put", Probability: 0.4, Effect: faulty.Refuse, Code: bucket.Throttled})
+		f := faulty.New(mem.New(), 1, faulty.Rule{Name: "429", Op: "put", Probability: 0.15, Effect: faulty.Refuse, Code: bucket.Throttled})
 		if _, err := probe.Run(t.Context(), f, probe.Options{}); err != nil {
 			t.Fatal(err)
 		}
