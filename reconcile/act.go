@@ -161,15 +161,17 @@ func (p *pass) filed(o *order) {
 // judgeLaunches says once per round what launches on one platform say of it.
 func (p *pass) judgeLaunches(ctx context.Context, pl *platform, orders []*order) {
 	var worst error
+	some := false
 	for _, o := range orders {
 		switch {
 		case o.a.Err == nil:
-			if pl.park.Class != classNoCapture {
-				pl.park.Series = max(pl.park.Series, 0)
-			}
+			some = true
 		case worst == nil || ruleOf(string(runners.ClassOf(o.a.Err))).Platform > ruleOf(string(runners.ClassOf(worst))).Platform:
 			worst = o.a.Err
 		}
+	}
+	if some && worst != nil && pl.park.Class != classNoCapture {
+		pl.park.Series = 0 // it took some before it had no more room: the first failure of a new series
 	}
 	at := fmt.Sprintf("%s/%d", orders[0].a.Work, orders[0].a.Dispatch)
 	if err := p.r.judge(ctx, pl, worst, at); err != nil {

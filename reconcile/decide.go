@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headway-run/headway/plan"
+	"github.com/headway-run/headway/runners"
 	"github.com/headway-run/headway/runners/bucket"
 	"github.com/headway-run/headway/runners/record"
 	"github.com/headway-run/headway/runners/witness"
@@ -323,7 +324,12 @@ func start(a Action, f Facts, charges []Charge) Action {
 		wait.Work, wait.Job = a.Work, a.Job
 		return wait
 	}
-	a.Kind, a.Platform, a.Dispatch = Launch, r.Platform, max(h.Last, f.Lease.Dispatch, f.Lease.Floor-1)+1
+	next := max(h.Last, f.Lease.Dispatch, f.Lease.Floor-1) + 1
+	if next > runners.MaxDispatch {
+		a.Kind, a.Reason = Blocked, fmt.Sprintf("all %d dispatch numbers are used: give the job another seed or replica", runners.MaxDispatch)
+		return a
+	}
+	a.Kind, a.Platform, a.Dispatch = Launch, r.Platform, next
 	a.Reason = "first launch"
 	if len(charges) > 0 {
 		last := charges[len(charges)-1]

@@ -358,7 +358,7 @@ func (r *records) build(w plan.Digest, s *shelf, rec witness.Record) History {
 		last := a == rec.Attempt
 		at := Attempt{N: a, Live: last && rec.State == witness.Held, Yielded: last && rec.State == witness.Yielded}
 		if o := s.opens[a]; o != nil {
-			at.Dispatch, at.Platform = o.Dispatch, o.Platform
+			at.Dispatch, at.Platform = o.Dispatch, shown(o.Platform, 128)
 			if o.Resume != nil {
 				at.From = o.Resume.Step
 			}
@@ -367,11 +367,11 @@ func (r *records) build(w plan.Digest, s *shelf, rec witness.Record) History {
 			at.Dispatch = rec.Dispatch
 		}
 		if at.Platform == "" && s.listed[at.Dispatch] != nil && s.listed[at.Dispatch].claim != nil {
-			at.Platform = s.listed[at.Dispatch].claim.Platform
+			at.Platform = shown(s.listed[at.Dispatch].claim.Platform, 128)
 		}
 		at.Kept, at.Gained = pointers[a]
 		if e := s.ends[a]; e != nil {
-			at.End, at.Step, at.Error, at.Text, at.Exit = e.Class, e.Step, e.Error, e.Text, e.ExitCode
+			at.End, at.Step, at.Error, at.Text, at.Exit = shown(e.Class, 60), e.Step, shown(e.Error, 1024), shown(e.Text, 500), e.ExitCode
 			ended[at.Dispatch] = true
 		}
 		captured[at.Dispatch] = true
@@ -390,13 +390,13 @@ func (r *records) build(w plan.Digest, s *shelf, rec witness.Record) History {
 func (r *records) dispatch(w plan.Digest, n int64, d *slip, captured, ended bool) Dispatch {
 	out := Dispatch{N: n, Captured: captured, Ended: ended, Window: capturePrior, Answers: d.answers}
 	if c := d.claim; c != nil {
-		out.Platform, out.Reason = c.Platform, c.Reason
+		out.Platform, out.Reason = shown(c.Platform, 128), shown(c.Reason, 500)
 		if c.CaptureS > 0 {
 			out.Window = time.Duration(min(c.CaptureS, 7*86400) * float64(time.Second))
 		}
 	}
 	if rc := d.receipt; rc != nil {
-		out.Answered, out.OK, out.Class, out.Text = true, rc.OK, rc.Class, rc.Text
+		out.Answered, out.OK, out.Class, out.Text = true, rc.OK, shown(rc.Class, 60), shown(rc.Text, 500)
 		if !rc.OK && rc.Class == "" {
 			out.Class = string(runners.ProtocolError)
 		}

@@ -359,3 +359,47 @@ func TestADamagedLeaseIsLeftAlone(t *testing.T) {
 		})
 	}
 }
+
+func TestPriorityGoesFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, rigConfig{slots: 1})
+		low, high := job("a"), job("b", func(j *plan.Job) { j.Priority = 5 })
+		r.until(r.reconciler(nil), r.desired("c1", low, high), time.Hour, allFinished)
+		if first := r.sim.Truth()[0].Work; first != string(high.Work) {
+			t.Error("the job of lower priority went first")
+		}
+	})
+}
+
+// What a bucket writer puts into records is text of strangers: it reaches no reason, no log and no report unescaped.
+func TestHostileRecordsAreEscaped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, rigConfig{})
+		j := job("a", func(j *plan.Job) { j.Limits.Retries = 3 })
+		evil := "\x1b[2J\r\n\u202eevil"
+		for key, v := range map[string]any{
+			record.ClaimKey(string(j.Work), 1):      record.Claim{Protocol: 1, Work: string(j.Work), Dispatch: 1, Nonce: evil, Platform: evil, Reason: evil, Job: evil, CaptureS: -1},
+			record.ReceiptKey(string(j.Work), 1):    record.Receipt{Protocol: 1, Work: string(j.Work), Dispatch: 1, Class: evil, Text: evil},
+			record.ClaimKey(string(j.Work), 2):      "no claim at all",
+			record.ReleaseKey(string(j.Work), 2, 7): []string{evil},
+		} {
+			b, err := record.Encode(v)
+			if err == nil {
+				_, err = r.store.Put(t.Context(), key, strings.NewReader(string(b)), bucket.IfAbsent())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		rec := r.reconciler(nil)
+		rep := r.pass(rec, r.desired("c1", j))
+		out, err := json.Marshal([]any{rep.Actions, rep.States, r.explain(rec, j)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(out), `\u001b`) || strings.Contains(string(out), "\u202e") {
+			t.Errorf("hostile text got through: %s", out)
+		}
+		r.until(rec, r.desired("c1", j), time.Hour, allFinished)
+	})
+}

@@ -327,7 +327,7 @@ func (r *Reconciler) sight(ctx context.Context, w plan.Digest) *sight {
 			l.claim = c
 		}
 		if l.claim != nil {
-			s.platform = l.claim.Platform
+			s.platform = shown(l.claim.Platform, 128)
 		}
 		return s
 	}
@@ -369,7 +369,7 @@ func leaseOf(l *look) Lease {
 	}
 	rec := &l.seen.Record
 	out := Lease{State: rec.State, Version: l.seen.Version, Attempt: rec.Attempt, Dispatch: rec.Dispatch, Floor: rec.Floor,
-		Step: rec.Progress.Step, Resume: rec.Resume, Reason: rec.Reason, Suspect: l.silence.Suspect, Left: max(l.silence.Limit-l.silence.Age, 0)}
+		Step: rec.Progress.Step, Resume: rec.Resume, Reason: shown(rec.Reason, 500), Suspect: l.silence.Suspect, Left: max(l.silence.Limit-l.silence.Age, 0)}
 	if rec.Finished != nil {
 		out.Exit = rec.Finished.ExitCode
 	}

@@ -41,6 +41,7 @@ type platform struct {
 	since   time.Duration // age of the record
 	live    int           // launches that are running or on their way
 	batch   int           // launches decided in this round
+	unpaced bool          // a dry pass has but one round
 }
 
 // batchSize is how many launches one round hands to a platform that is well: enough to fill it quickly, few enough
@@ -61,7 +62,7 @@ func configDigest(p plan.Platform) string {
 func (r *Reconciler) platforms(ctx context.Context, conf map[string]plan.Platform) (map[string]*platform, error) {
 	out := make(map[string]*platform, len(conf))
 	for name, c := range conf {
-		out[name] = &platform{conf: c, runner: r.c.Runners[name]}
+		out[name] = &platform{conf: c, runner: r.c.Runners[name], unpaced: r.c.Dry}
 	}
 	after := ""
 	for {
@@ -228,7 +229,7 @@ func (pl *platform) full() string {
 	if pl.park.Series > 0 {
 		limit = 1
 	}
-	if pl.batch >= limit {
+	if pl.batch >= limit && !pl.unpaced {
 		return paceText
 	}
 	return ""
