@@ -69,7 +69,8 @@ type Change struct {
 	Warnings []string      `json:"warnings,omitempty"`
 }
 
-// Totals counts the changes. Every change is in exactly one of the first nine.
+// Totals counts the changes. Every change is in exactly one of the first nine, except that an adoption whose name lets
+// go of live work (a revert while the reverted work runs) counts in Stop as well.
 type Totals struct {
 	Start     int `json:"start"`     // create
 	Update    int `json:"update"`    // in place

@@ -146,6 +146,11 @@ func (d *differ) isFrozen(name string) bool {
 	return ok
 }
 
+// held says that a frozen job was accepted with this work: it stays as it was, and so does the work.
+func (d *differ) held(w Digest) bool {
+	return slices.ContainsFunc(d.oldWork[w], func(a *AcceptedJob) bool { return d.isFrozen(a.Name) })
+}
+
 func (d *differ) waits(c *Change) string {
 	if len(c.After) > 0 {
 		return "after " + strings.Join(c.After, ", ")
@@ -206,7 +211,7 @@ func (d *differ) replaced(c *Change, old *AcceptedJob, i int) {
 
 // leaves says what happens to the work that a name no longer stands for.
 func (d *differ) leaves(c *Change, old *AcceptedJob) {
-	if len(d.newWork[old.Work]) > 0 {
+	if len(d.newWork[old.Work]) > 0 || d.held(old.Work) {
 		return // another job still asks for it
 	}
 	o := d.seen(old.Work)
@@ -259,6 +264,9 @@ func (d *differ) left(old *AcceptedJob) {
 	d.out.Changes = append(d.out.Changes, c)
 }
 
+// stops says that live work ends with this change.
+func (c *Change) stops() bool { return c.Leaving != nil && c.Leaving.Live() && c.OnDelete != Orphan }
+
 // count fills the totals.
 func (d *differ) count() {
 	t := &d.out.Totals
@@ -273,13 +281,16 @@ func (d *differ) count() {
 		case OpReplace:
 			t.Replace++
 		case OpRemove:
-			if c.Leaving != nil && c.Leaving.Live() && c.OnDelete != Orphan {
+			if c.stops() {
 				t.Stop++
 			} else {
 				t.Remove++
 			}
 		case OpAdopt:
 			t.Adopt++
+			if c.stops() {
+				t.Stop++
+			}
 			if c.Previous != "" {
 				t.Moved++
 			}
@@ -291,12 +302,12 @@ func (d *differ) count() {
 			t.Unchanged++
 		}
 	}
-	for w, jobs := range d.oldWork {
+	for w := range d.oldWork {
 		if o := d.seen(w); o == nil || !o.Live() {
 			continue
 		}
 		t.Live++
-		if len(d.newWork[w]) == 0 && !slices.ContainsFunc(jobs, func(a *AcceptedJob) bool { return d.isFrozen(a.Name) }) {
+		if len(d.newWork[w]) == 0 && !d.held(w) {
 			t.Leaving++
 		}
 	}

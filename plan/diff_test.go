@@ -302,3 +302,38 @@ func TestSplitObject(t *testing.T) {
 		}
 	})
 }
+
+// TestRevertWhileTheOtherRuns: the finished work is found again, and the stop of what runs now is not hidden by that.
+func TestRevertWhileTheOtherRuns(t *testing.T) {
+	first := mustLoad(t, map[string]string{"plans/p.yaml": "jobs:\n  a: {run: x, seed: 1}\n"})
+	second := mustLoad(t, map[string]string{"plans/p.yaml": "jobs:\n  a: {run: x, seed: 2}\n"})
+	a := Accept(second, "c2")
+	obs := map[Digest]Observed{
+		first.Jobs[0].Work:  {State: StateFinished, Attempt: 7},
+		second.Jobs[0].Work: {State: StateHeld, Attempt: 1, LostGPUHours: 0.5},
+	}
+	d := Diff(first, &a, obs)
+	c := d.Changes[0]
+	if c.Op != OpAdopt || c.Leaving == nil || c.OnDelete != Drain || d.Totals.Stop != 1 || d.Totals.Lost != 0.5 || !d.Any() {
+		t.Errorf("%+v %+v", c, d.Totals)
+	}
+	if d.Summary() != "Plan: 1 to stop, 1 found again" {
+		t.Error(d.Summary())
+	}
+}
+
+// TestFrozenJobsKeepSharedWork: work that a frozen job was accepted with does not leave with another name of it.
+func TestFrozenJobsKeepSharedWork(t *testing.T) {
+	before := mustLoad(t, map[string]string{"plans/p.yaml": "jobs:\n  a: {run: x}\n", "plans/q.yaml": "jobs:\n  b: {run: x}\n"})
+	a := Accept(before, "c1")
+	now, _ := Load(NewMemTree(map[string]string{ConfigFile: refuseConfig, "plans/p.yaml": "jobs:\n  a: {run: x, seed: 3}\n", "plans/q.yaml": "jobs:\n  b: {rnu: x}\n"}))
+	d := Diff(now, &a, map[Digest]Observed{before.Jobs[0].Work: {State: StateHeld}})
+	for _, c := range d.Changes {
+		if c.Leaving != nil {
+			t.Errorf("%+v", c)
+		}
+	}
+	if d.Totals.Leaving != 0 || d.Totals.Replace != 1 || d.Totals.Refused != 1 {
+		t.Errorf("%+v", d.Totals)
+	}
+}

@@ -28,7 +28,13 @@ func (c *Changes) ranked() []*Change {
 			out = append(out, ch)
 		}
 	}
-	slices.SortStableFunc(out, func(a, b *Change) int { return cmp.Compare(order[a.Op], order[b.Op]) })
+	rank := func(c *Change) int {
+		if c.stops() && c.Op == OpAdopt {
+			return order[OpReplace]
+		}
+		return order[c.Op]
+	}
+	slices.SortStableFunc(out, func(a, b *Change) int { return cmp.Compare(rank(a), rank(b)) })
 	return out
 }
 
@@ -117,7 +123,7 @@ func (c *Change) works() string {
 // headline is what happens, in a few words.
 func (c *Change) headline() string {
 	verb := map[Op]string{OpCreate: "start", OpUpdate: "update in place", OpReplace: "replace", OpRefused: "refused"}[c.Op]
-	if c.Op == OpRemove && !(c.Leaving != nil && c.Leaving.Live() && c.OnDelete != Orphan) {
+	if c.Op == OpRemove && !c.stops() {
 		verb = "let go"
 	}
 	out := verb
