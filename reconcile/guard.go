@@ -154,14 +154,12 @@ func advance(d *Desired, force *inForce, stops bool, pointer func(plan.Digest) *
 	}
 	gone := map[plan.Digest]bool{}
 	for _, l := range leaving(d, force) {
-		gone[l.Work] = true
-		switch l.Waits = !stops; {
-		case stops:
+		if stops {
 			l.Pointer = pointer(l.Work)
-		case !named[l.Job]:
-			gone[l.Work] = false // it stays a job as it was accepted
-			continue
+		} else if !l.Waits && !named[l.Job] {
+			continue // it stays a job, as it was accepted
 		}
+		l.Waits, gone[l.Work] = !stops, true
 		next.Leaving = append(next.Leaving, l)
 	}
 	for _, l := range force.Leaving {
