@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"bytes"
 	_ "embed" // schema.json and headway.schema.json
 	"encoding/json"
 	"fmt"
@@ -17,10 +18,10 @@ var configSchemaJSON []byte
 
 // Schema is the JSON Schema (draft 2020-12) of a plan file, from which editors complete and check. It is looser than
 // Load: what needs more than one value, or the repository, only Load can judge.
-func Schema() []byte { return schemaJSON }
+func Schema() []byte { return bytes.Clone(schemaJSON) }
 
 // ConfigSchema is the JSON Schema of headway.yaml.
-func ConfigSchema() []byte { return configSchemaJSON }
+func ConfigSchema() []byte { return bytes.Clone(configSchemaJSON) }
 
 // Patterns of the schema; the same forms as the readers accept. (Values of a table.)
 const (
