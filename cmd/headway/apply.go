@@ -82,7 +82,8 @@ func newLoop(ctx context.Context, p *project, git *repo.Repo) (*loop, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := proven(ctx, p.env, b, url); err != nil {
+	floor, err := proven(ctx, p.env, b, url)
+	if err != nil {
 		return nil, err
 	}
 	bundle := func(ctx context.Context, j *plan.Job) error {
@@ -92,7 +93,11 @@ func newLoop(ctx context.Context, p *project, git *repo.Repo) (*loop, error) {
 		}
 		return bundler(b, tree)(ctx, j)
 	}
-	l.r, _, err = p.reconciler(ctx, true, bundle)
+	l.r, _, err = p.reconciler(ctx, actor{write: true, bundle: bundle, floor: floor, load: func(_ context.Context, commit string) (*plan.Plan, error) {
+		earlier := &project{env: p.env, root: p.root}
+		err := earlier.load(git, commit)
+		return earlier.plan, err
+	}})
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sort"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,6 +15,7 @@ import (
 	"github.com/headway-run/headway/runners/audit"
 	"github.com/headway-run/headway/runners/bucket"
 	"github.com/headway-run/headway/runners/bucket/probe"
+	"github.com/headway-run/headway/runners/witness"
 )
 
 // doctor goes through everything that a run needs, one line each, and keeps count of what is wrong.
@@ -116,25 +118,37 @@ func (d *doctor) store(ctx context.Context, b bucket.Bucket, url string) {
 	}
 }
 
-// proven makes sure, before anything is launched, that the store excludes: by the verdict that it keeps, or by a probe now.
-func proven(ctx context.Context, e env, b bucket.Bucket, url string) error {
+// proven makes sure, before anything is launched, that the store excludes: by the verdict that it keeps, or by a
+// probe now. floor is the shortest lease that makes sense on it.
+func proven(ctx context.Context, e env, b bucket.Bucket, url string) (floor time.Duration, err error) {
 	kept, found, err := probe.Read(ctx, b)
 	if err != nil {
-		return storeFailure(url, err)
+		return 0, storeFailure(url, err)
 	}
 	why, due := probe.Due(kept, found, withoutSecrets(url), version, time.Now())
 	if !due {
-		return nil
+		return leaseFloor(url, kept), nil
 	}
 	fmt.Fprintf(e.stdout, "probing the store %s: %s\n", withoutSecrets(url), clean(why))
 	report, err := probe.Run(ctx, b, probe.Options{Store: withoutSecrets(url), Version: version})
 	if r, ok := errors.AsType[*probe.Refusal](err); ok {
-		return &exit{code: exitError, err: fmt.Errorf("store %s cannot hold leases: %w", withoutSecrets(url), r), hint: "nothing was launched; another store or another version of it may do: headway doctor shows what was tried"}
+		return 0, &exit{code: exitError, err: fmt.Errorf("store %s cannot hold leases: %w", withoutSecrets(url), r), hint: "nothing was launched; another store or another version of it may do: headway doctor shows what was tried"}
 	}
 	if err != nil {
-		return storeFailure(url, err)
+		return 0, storeFailure(url, err)
 	}
-	return probe.Write(ctx, b, report)
+	return leaseFloor(url, report), probe.Write(ctx, b, report)
+}
+
+// leaseFloor is the shortest lease on a store, by what its probe measured: 15 s on the embedded one, never less elsewhere.
+func leaseFloor(url string, r probe.Report) time.Duration {
+	if strings.HasPrefix(url, "dir:") {
+		return witness.DefaultFloor
+	}
+	if !r.Pass || r.SwapP99 <= 0 {
+		return witness.RemoteFloor
+	}
+	return max(witness.DefaultFloor, r.LeaseFloor())
 }
 
 func (d *doctor) platforms(ctx context.Context, p *project, url string) {

@@ -51,6 +51,8 @@ const (
 	exitFailed    = 100
 	exitCancelled = 101
 	exitParked    = 104
+	// exitInterrupted: ended by a signal before it was done; what runs goes on.
+	exitInterrupted = 130
 )
 
 // exit carries an exit code through cobra. A nil err means that everything was said already.
@@ -79,6 +81,9 @@ func run(ctx context.Context, e env) int {
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return exitOK
+	}
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return exitInterrupted // whoever pressed ctrl-C knows why
 	}
 	if x, ok := errors.AsType[*exit](err); ok {
 		if x.err != nil {

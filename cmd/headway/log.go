@@ -25,7 +25,7 @@ func newLog(e env, program bool) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			r, b, err := p.reconciler(ctx, false, nil)
+			r, b, err := p.reconciler(ctx, actor{})
 			if err != nil {
 				return err
 			}

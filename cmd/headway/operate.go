@@ -27,7 +27,7 @@ func openOperation(ctx context.Context, e env, name string) (*operation, error) 
 	if err != nil {
 		return nil, err
 	}
-	r, _, err := p.reconciler(ctx, false, nil)
+	r, _, err := p.reconciler(ctx, actor{})
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +117,7 @@ func newExplain(e env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			r, _, err := p.reconciler(ctx, false, nil)
+			r, _, err := p.reconciler(ctx, actor{})
 			if err != nil {
 				return err
 			}

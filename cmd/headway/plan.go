@@ -55,7 +55,7 @@ func newPlan(e env) *cobra.Command {
 
 // diff holds the project's plan against the store. It writes nothing.
 func (p *project) diff(ctx context.Context) (*plan.Changes, []reconcile.Refusal, error) {
-	r, _, err := p.reconciler(ctx, false, nil)
+	r, _, err := p.reconciler(ctx, actor{})
 	if err != nil {
 		return nil, nil, err
 	}

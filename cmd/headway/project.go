@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"sort"
 	"strings"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/lmittmann/tint"
@@ -62,23 +63,24 @@ func storeURL(c plan.Config, root string) string {
 // openStore opens the project's store. For reading verbs the answer refuses every write, and an embedded store that
 // does not exist yet reads as an empty one.
 func (p *project) openStore(ctx context.Context, write bool) (bucket.Bucket, string, error) {
-	return openURL(ctx, p.env, storeURL(p.plan.Config, p.root), p.plan.Config.Store == "embedded" || p.plan.Config.Store == "", write)
-}
-
-func openURL(ctx context.Context, e env, url string, embedded, write bool) (bucket.Bucket, string, error) {
-	o := open.Options{Create: write && embedded, Getenv: e.getenv}
+	if err := p.unusable(); err != nil {
+		return nil, "", err
+	}
+	url := storeURL(p.plan.Config, p.root)
+	if p.plan.Config.Store == "embedded" {
+		b, err := openEmbedded(ctx, url, filepath.Join(p.root, stateFolder), write)
+		return b, url, err
+	}
+	o := open.Options{Getenv: p.env.getenv}
 	if strings.HasPrefix(url, "s3:") {
 		chain, err := config.LoadDefaultConfig(ctx)
 		if err != nil {
-			return nil, "", fmt.Errorf("credentials for %s: %w", url, err)
+			return nil, "", fmt.Errorf("credentials for %s: %w", withoutSecrets(url), err)
 		}
 		o.Credentials = chain.Credentials
 	}
 	b, err := open.URL(ctx, url, o)
 	if err != nil {
-		if embedded && !write && bucket.Is(err, bucket.NoBucket) {
-			return readonly.New(mem.New()), url, nil
-		}
 		return nil, "", storeFailure(url, err)
 	}
 	if !write {
@@ -87,24 +89,60 @@ func openURL(ctx context.Context, e env, url string, embedded, write bool) (buck
 	return b, url, nil
 }
 
-// storeFailure puts the store's name in front and keeps the store's own hint.
-func storeFailure(url string, err error) error {
-	hint := ""
-	if s, ok := errors.AsType[*bucket.Error](err); ok {
-		hint = s.Hint
+// unusable says that headway.yaml has an error of its own: what it leaves out would be read as a default, and nothing
+// may be launched, or even looked for, in a store that nobody meant.
+func (p *project) unusable() error {
+	for _, q := range p.plan.Errors() {
+		if q.Pos.File == plan.ConfigFile && q.Code != "GlobMatchesNothing" {
+			return &exit{code: exitError, err: errors.New(q.String()), hint: "neither store nor platforms are touched while " + plan.ConfigFile + " has an error; headway validate lists all"}
+		}
 	}
-	return &exit{code: exitError, err: fmt.Errorf("store %s: %w", withoutSecrets(url), err), hint: hint}
+	return nil
 }
 
-// withoutSecrets drops what a store URL may carry besides its place.
-func withoutSecrets(url string) string {
-	if i := strings.IndexByte(url, '?'); i >= 0 {
-		url = url[:i]
-	}
-	if scheme, rest, ok := strings.Cut(url, "://"); ok {
-		if i := strings.LastIndexByte(rest, '@'); i >= 0 {
-			return scheme + "://" + rest[i+1:]
+// storeMark lies in the state folder from the moment when the embedded store was made, so that one that vanishes is
+// not mistaken for one that was never made.
+const storeMark = "store.made"
+
+// openEmbedded opens the folder store of a project. The first writer makes it; until then it reads as an empty one.
+func openEmbedded(ctx context.Context, url, state string, write bool) (bucket.Bucket, error) {
+	mark := filepath.Join(state, storeMark)
+	b, err := open.URL(ctx, url, open.Options{})
+	if bucket.Is(err, bucket.NoBucket) {
+		if _, serr := os.Stat(mark); serr == nil {
+			return nil, &exit{code: exitError, err: fmt.Errorf("the embedded store %s is gone, with every lease and result in it", withoutSecrets(url)),
+				hint: "put the folder back; to begin anew without what it held, delete " + mark}
 		}
+		if !write {
+			return readonly.New(mem.New()), nil
+		}
+		b, err = open.URL(ctx, url, open.Options{Create: true})
+	}
+	if err != nil {
+		return nil, storeFailure(url, err)
+	}
+	if !write {
+		return readonly.New(b), nil
+	}
+	if _, err := os.Stat(mark); err != nil {
+		if err := os.WriteFile(mark, []byte("the embedded store was made here; headway refuses to begin a new one while this file is here\n"), 0o644); err != nil {
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+// storeFailure puts the store's name in front and keeps the store's own hint.
+func storeFailure(url string, err error) error {
+	return &exit{code: exitError, err: fmt.Errorf("store %s: %w", withoutSecrets(url), err), hint: hintWithin(err)}
+}
+
+// withoutSecrets drops user information from a store's URL; what stands behind the question mark names a place.
+func withoutSecrets(url string) string {
+	scheme, rest, ok := strings.Cut(url, "://")
+	host, path, _ := strings.Cut(rest, "/")
+	if i := strings.LastIndexByte(host, '@'); ok && i >= 0 {
+		return scheme + "://" + host[i+1:] + "/" + path
 	}
 	return url
 }
@@ -122,9 +160,17 @@ func (p *project) printProblems() bool {
 	return bad
 }
 
-// reconciler joins the store, the platforms and the secrets into what decides. write false makes it a reader.
-func (p *project) reconciler(ctx context.Context, write bool, bundle func(context.Context, *plan.Job) error) (*reconcile.Reconciler, bucket.Bucket, error) {
-	b, url, err := p.openStore(ctx, write)
+// actor is what a reconciler may do besides looking. The zero value looks.
+type actor struct {
+	write  bool
+	bundle func(context.Context, *plan.Job) error
+	load   func(context.Context, string) (*plan.Plan, error)
+	floor  time.Duration
+}
+
+// reconciler joins the store, the platforms and the secrets into what decides.
+func (p *project) reconciler(ctx context.Context, a actor) (*reconcile.Reconciler, bucket.Bucket, error) {
+	b, url, err := p.openStore(ctx, a.write)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -136,7 +182,7 @@ func (p *project) reconciler(ctx context.Context, write bool, bundle func(contex
 	r, err := reconcile.New(reconcile.Config{
 		Bucket: b, StoreURL: url, Runners: rs, ID: fmt.Sprintf("%s/%d", host, os.Getpid()), Log: p.env.logger(),
 		Secrets: func(name string) (string, bool) { v := p.env.getenv(name); return v, v != "" },
-		Bundle:  bundle, Dry: !write,
+		Bundle:  a.bundle, Load: a.load, LeaseFloor: a.floor, Dry: !a.write,
 	})
 	return r, b, err
 }

@@ -45,7 +45,7 @@ func newStatus(e env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			r, _, err := p.reconciler(c.Context(), false, nil)
+			r, _, err := p.reconciler(c.Context(), actor{})
 			if err != nil {
 				return err
 			}

@@ -5,21 +5,48 @@ package main
 // machine that is not ours is escaped before it reaches a terminal. Colours only where env.color says so.
 
 import (
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
 	"text/tabwriter"
 	"time"
 
+	"github.com/headway-run/headway/reconcile/repo"
 	"github.com/headway-run/headway/runners"
+	"github.com/headway-run/headway/runners/bucket"
 )
 
+// fail prints an error as one sentence, and its hint on a line of its own: the one that is given, else the one that an
+// error of the store or of the repository carries within its sentence.
 func fail(e env, err error, hint string) {
-	fmt.Fprintf(e.stderr, "error: %s\n", clean(err.Error()))
+	text := err.Error()
+	within := hintWithin(err)
+	if within != "" {
+		text = strings.TrimSuffix(strings.Replace(text, " ("+within+")", "", 1), ": "+within)
+	}
+	if hint == "" {
+		hint = within
+	}
+	fmt.Fprintf(e.stderr, "error: %s\n", clean(text))
 	if hint != "" {
 		fmt.Fprintf(e.stderr, "hint: %s\n", clean(hint))
 	}
+}
+
+func hintWithin(err error) string {
+	if s, ok := errors.AsType[*bucket.Error](err); ok {
+		return s.Hint
+	}
+	if r, ok := errors.AsType[*repo.Error](err); ok {
+		return r.Hint
+	}
+	if f, ok := errors.AsType[*runners.Failure](err); ok {
+		return cmp.Or(f.Hint, f.Class.Advice())
+	}
+	return ""
 }
 
 func warn(e env, format string, args ...any) {
