@@ -47,7 +47,7 @@ func newPlan(e env) *cobra.Command {
 			}
 			return nil
 		}}
-	c.Flags().BoolVar(&asJSON, "json", false, "one JSON document (docs/plan-json.md)")
+	c.Flags().BoolVar(&asJSON, "json", false, "one JSON document (docs/json.md)")
 	c.Flags().BoolVar(&markdown, "markdown", false, "a comment for a pull request")
 	c.Flags().StringVar(&at, "at", "", "read the plan of this commit instead of the files on disk (a full hash, or HEAD)")
 	return c

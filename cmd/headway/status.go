@@ -150,7 +150,9 @@ func printStatus(e env, doc *statusDoc) error {
 		}
 		if r.Attempt > 0 {
 			attempt = strconv.FormatInt(r.Attempt, 10)
-			changed = ago(time.Duration(r.AgeS*float64(time.Second))) + " ago"
+			if r.State == plan.StateHeld { // of nothing else is the age looked up
+				changed = ago(time.Duration(r.AgeS*float64(time.Second))) + " ago"
+			}
 		}
 		rows = append(rows, []string{r.Job, plan.Digest(r.Work).Short(), r.State, attempt, r.Platform, step, milestone, changed, r.Reason})
 	}
