@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"regexp"
 	"runtime"
 	"strings"
 	"syscall"
@@ -99,28 +100,54 @@ func BenchmarkLoad20000Jobs(b *testing.B) {
 	b.ReportMetric(float64(peak)/1e6, "MB-from-system")
 }
 
-// BenchmarkDiff10000 holds 10,000 jobs against 10,000 accepted and observed ones: all unchanged, and all with a change.
+// BenchmarkDiff10000 holds 10,000 jobs against 10,000 accepted and observed ones: none changed; nine of ten moved to
+// other limits; all computed by other code, and so all other work; and nine of ten changed each in its own way.
 func BenchmarkDiff10000(b *testing.B) {
-	p, _ := Load(bigTree(1000))
-	other := strings.NewReplacer("limits: {retries: 5, wall: 36h", "limits: {retries: 4, wall: 30h")
-	files := map[string]string{}
-	for path, f := range bigTree(1000).files {
-		files[path] = other.Replace(string(f.Data))
-	}
-	q, _ := Load(NewMemTree(files))
+	before := bigTree(1000)
+	p, _ := Load(before)
 	a := Accept(p, "c")
 	obs := make(map[Digest]Observed, len(p.Jobs))
 	for _, j := range p.Jobs {
 		obs[j.Work] = Observed{Work: j.Work, State: StateHeld, Attempt: 1, Platform: "vast"}
 	}
-	for name, now := range map[string]*Plan{"unchanged": p, "placement of 90%": q} {
-		b.Run(name, func(b *testing.B) {
+	limits := strings.NewReplacer("limits: {retries: 5, wall: 36h", "limits: {retries: 4, wall: 30h")
+	code := strings.NewReplacer("print(1)", "print(3)")
+	seed, n := regexp.MustCompile(`(?m)^    seed: .*$`), 1000
+	for _, c := range []struct {
+		name string
+		edit func(string) string
+	}{
+		{"unchanged", func(s string) string { return s }},
+		{"other limits", limits.Replace},
+		{"other code", code.Replace},
+		{"other seeds", func(s string) string {
+			return seed.ReplaceAllStringFunc(s, func(string) string { n++; return fmt.Sprint("    seed: ", n) })
+		}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			files := map[string]string{}
+			for path, f := range before.files {
+				files[path] = c.edit(string(f.Data))
+			}
+			now, ps := Load(NewMemTree(files))
+			if len(ps) > 0 {
+				b.Fatal(ps[0])
+			}
 			b.ReportAllocs()
+			fields := 0
 			start := cpu(b)
-			defer func() { reportCPU(b, start) }()
+			defer func() {
+				reportCPU(b, start)
+				b.ReportMetric(float64(fields), "changed-fields")
+			}()
 			for b.Loop() {
-				if d := Diff(now, &a, obs); len(d.Changes) != 10000 {
+				d := Diff(now, &a, obs)
+				if len(d.Changes) != 10000 {
 					b.Fatal(len(d.Changes))
+				}
+				fields = 0
+				for i := range d.Changes {
+					fields += len(d.Changes[i].Fields)
 				}
 			}
 		})

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -42,7 +43,10 @@ type differ struct {
 	oldWork map[Digest][]*AcceptedJob // by work
 	newWork map[Digest][]int          // jobs of the plan
 	moved   map[string]bool           // accepted names whose work goes on under another name
-	cascade map[string]bool           // per job of the plan: its work changed
+
+	compared map[string][]FieldChange // what two values of a field come to
+	pairs    []pair                   // scratch space, as is the next
+	scratch  []byte
 }
 
 func newDiffer(p *Plan, a *Accepted, observed map[Digest]Observed) *differ {
@@ -53,7 +57,7 @@ func newDiffer(p *Plan, a *Accepted, observed map[Digest]Observed) *differ {
 		out:     &Changes{FormatVersion: FormatVersion, Root: p.Config.Name, Base: a.Commit, Errored: !p.OK(), Problems: p.Problems},
 		old:     make(map[string]*AcceptedJob, len(a.Jobs)),
 		oldWork: make(map[Digest][]*AcceptedJob, len(a.Jobs)),
-		newWork: make(map[Digest][]int, len(p.Jobs))}
+		newWork: make(map[Digest][]int, len(p.Jobs)), compared: make(map[string][]FieldChange)}
 	d.out.Changes = make([]Change, 0, len(p.Jobs))
 	for i := range a.Jobs {
 		j := &a.Jobs[i]
@@ -341,16 +345,36 @@ func (d *differ) fields(out []FieldChange, old, now []byte, sort Sort) []FieldCh
 	if err != nil {
 		return append(out, FieldChange{Field: string(sort), Sort: sort, New: "unreadable: " + err.Error()})
 	}
-	x, y := unequal(a, b)
-	got, err := compareValues(flatten(x), flatten(y))
-	if err != nil {
-		return append(out, FieldChange{Field: string(sort), Sort: sort, New: err.Error()})
+	d.pairs = unequal(d.pairs[:0], a, b)
+	start := len(out)
+	for _, p := range d.pairs {
+		out = append(out, d.changes(p, sort)...)
 	}
-	for _, f := range got {
-		f.Sort = sort
-		out = append(out, f)
-	}
+	slices.SortFunc(out[start:], func(a, b FieldChange) int { return strings.Compare(a.Field, b.Field) })
 	return out
+}
+
+// changes compares the two values of one field. One commit changes thousands of jobs alike, so each pair of values is
+// compared once. The answer is shared: it is copied, never changed.
+func (d *differ) changes(p pair, sort Sort) []FieldChange {
+	k := append(d.scratch[:0], sort...)
+	for _, part := range [...]string{p.key, string(p.old)} {
+		k = append(binary.AppendUvarint(k, uint64(len(part))), part...)
+	}
+	k = append(k, p.now...)
+	d.scratch = k
+	if got, ok := d.compared[string(k)]; ok {
+		return got
+	}
+	got, err := compareValues(flatten(p.key, p.old), flatten(p.key, p.now))
+	if err != nil {
+		got = []FieldChange{{Field: string(sort), New: err.Error()}}
+	}
+	for i := range got {
+		got[i].Sort = sort
+	}
+	d.compared[string(k)] = got
+	return got
 }
 
 // compareValues runs go-cmp over two decoded objects. A panic of it, which is a bug of that package or of ours, comes

@@ -134,17 +134,3 @@ func Fields() []Field {
 	}
 	return out
 }
-
-// sortOf is the sort of the field that a path belongs to: "params.lr" is identity because params is.
-func sortOf(path string) Sort {
-	for p := path; ; {
-		if i, ok := leafIndex[p]; ok {
-			return leaves[i].Sort
-		}
-		cut := strings.LastIndexByte(p, '.')
-		if cut < 0 {
-			return Identity // generation, parent: what no plan file sets
-		}
-		p = p[:cut]
-	}
-}

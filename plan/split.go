@@ -14,6 +14,12 @@ type member struct {
 	raw json.RawMessage
 }
 
+// pair is one key of two JSON objects with the bytes of its two values.
+type pair struct {
+	key      string
+	old, now json.RawMessage
+}
+
 // splitObject gives the members of a JSON object, sorted by key. Canonical text is cut by hand; anything else goes
 // through the standard library. Nothing at all is an empty object.
 func splitObject(b []byte) ([]member, error) {
@@ -63,38 +69,41 @@ func cutCanonical(b []byte) ([]member, bool) {
 	return list, true
 }
 
-// unequal gives the members of two objects that are not equal byte for byte.
-func unequal(a, b []member) (x, y []member) {
+// unequal gives the members of two objects that are not equal byte for byte, each with its counterpart; the one that
+// is not there has no bytes.
+func unequal(out []pair, a, b []member) []pair {
 	for len(a) > 0 || len(b) > 0 {
 		switch {
 		case len(b) == 0 || len(a) > 0 && a[0].key < b[0].key:
-			x, a = append(x, a[0]), a[1:]
+			out, a = append(out, pair{a[0].key, a[0].raw, nil}), a[1:]
 		case len(a) == 0 || b[0].key < a[0].key:
-			y, b = append(y, b[0]), b[1:]
+			out, b = append(out, pair{b[0].key, nil, b[0].raw}), b[1:]
 		default:
 			if !bytes.Equal(a[0].raw, b[0].raw) {
-				x, y = append(x, a[0]), append(y, b[0])
+				out = append(out, pair{a[0].key, a[0].raw, b[0].raw})
 			}
 			a, b = a[1:], b[1:]
 		}
 	}
-	return x, y
+	return out
 }
 
-// flatten puts values under their paths: each key of a map under its own, everything else as its canonical text.
-func flatten(list []member) map[string]any {
-	out := make(map[string]any, len(list))
-	for _, m := range list {
-		if m.raw[0] == '{' {
-			if sub, err := splitObject(m.raw); err == nil {
-				for _, s := range sub {
-					out[m.key+"."+s.key] = string(s.raw)
-				}
-				continue
-			}
-		}
-		out[m.key] = string(m.raw)
+// flatten puts a value under its path: each key of a map under its own, everything else as its canonical text. No
+// bytes are no value.
+func flatten(key string, raw json.RawMessage) map[string]any {
+	out := make(map[string]any)
+	if len(raw) == 0 {
+		return out
 	}
+	if raw[0] == '{' {
+		if sub, err := splitObject(raw); err == nil {
+			for _, s := range sub {
+				out[key+"."+s.key] = string(s.raw)
+			}
+			return out
+		}
+	}
+	out[key] = string(raw)
 	return out
 }
 

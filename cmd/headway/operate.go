@@ -146,13 +146,6 @@ func newExplain(e env) *cobra.Command {
 	return c
 }
 
-func nonzero(n int64) string {
-	if n == 0 {
-		return ""
-	}
-	return strconv.FormatInt(n, 10)
-}
-
 func printExplanation(e env, name string, x *reconcile.Explanation) error {
 	fmt.Fprintf(e.stdout, "%s (work %s): %s\nnow: %s: %s\nretries spent: %d of %d\n", name, x.Work.Short(), x.State, x.Now.Kind, clean(x.Now.Reason), x.Spent, x.Limit)
 	if x.Earlier > 0 {

@@ -254,7 +254,7 @@ func (e env) logger() *slog.Logger {
 		level = slog.LevelDebug
 	}
 	if e.errTTY {
-		return slog.New(tint.NewHandler(e.stderr, &tint.Options{Level: level, TimeFormat: "15:04:05", NoColor: e.getenv("NO_COLOR") != ""}))
+		return slog.New(tint.NewTextHandler(e.stderr, &tint.Options{Level: level, TimeFormat: "15:04:05", NoColor: e.getenv("NO_COLOR") != ""}))
 	}
 	return slog.New(slog.NewJSONHandler(e.stderr, &slog.HandlerOptions{Level: level}))
 }

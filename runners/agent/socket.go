@@ -37,7 +37,6 @@ type server struct {
 	mu   sync.Mutex
 	loop *conn          // nil: none said hello, or it has ended
 	all  map[*conn]bool // open ones
-	ever bool           // a loop said hello once
 
 	noted time.Time // of the last note that was kept
 }
@@ -113,13 +112,6 @@ func (s *server) ask() bool {
 	_ = c.SetWriteDeadline(time.Now().Add(writeLimit))
 	_, err := c.Write([]byte(pushAsk))
 	return err == nil
-}
-
-// seen says whether a loop ever said hello.
-func (s *server) seen() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.ever
 }
 
 func (c *conn) answer(v any) error {
@@ -265,7 +257,7 @@ func (s *server) hello(ctx context.Context, c *conn) (any, error) {
 		s.mu.Unlock()
 		return nil, &refusal{Code: "not_loop", Text: "another connection is the training loop already: only notes are taken here"}
 	}
-	s.loop, s.ever = c, true
+	s.loop = c
 	s.mu.Unlock()
 	if err := s.d.await(ctx, true, s.d.fresh); err != nil {
 		return nil, err

@@ -178,8 +178,7 @@ func (c *check) checkClaims(ctx context.Context, w *work) error {
 			}
 			c.find(record.ClaimKey(w.id, want), Claimed, "look at who can write to the bucket; the next launch takes the next number",
 				"dispatch %d has no claim, but a later one has", want)
-			want = n // one finding for a gap, however wide
-			break
+			break // one finding for a gap, however wide
 		}
 		want = n + 1
 		var claim record.Claim

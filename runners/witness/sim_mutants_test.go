@@ -265,7 +265,8 @@ func TestSimulation(t *testing.T) {
 func TestSimulationRepeats(t *testing.T) {
 	for seed := range uint64(20) {
 		cfg := simConfig{heal: true, steps: 300}
-		if simulate(t, seed, cfg).trace != simulate(t, seed, cfg).trace {
+		first, second := simulate(t, seed, cfg).trace, simulate(t, seed, cfg).trace
+		if first != second {
 			t.Fatalf("seed %d ran differently the second time", seed)
 		}
 	}
