@@ -59,7 +59,7 @@ func (h *help) verbs(t *testing.T) (out []string) {
 }
 
 // TestVerbs: docs/cli.md has a row for every verb, and only for verbs that exist; every flag that any page names
-// behind a verb is one of that verb.
+// behind a verb is one of that verb; every page that a help text names is there.
 func TestVerbs(t *testing.T) {
 	h := newHelp(t)
 	known := h.verbs(t)
@@ -81,6 +81,11 @@ func TestVerbs(t *testing.T) {
 					t.Errorf("%s:%d: headway has no verb %s", p.path, i+1, m[1])
 				}
 			}
+		}
+	}
+	for _, verb := range known {
+		for _, name := range regexp.MustCompile(`docs/[\w-]+\.md`).FindAllString(h.of(t, verb), -1) {
+			exists(t, name)
 		}
 	}
 	slices.Sort(documented)
