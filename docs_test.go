@@ -162,3 +162,34 @@ func TestYAML(t *testing.T) {
 		t.Errorf("only %d YAML blocks: the pages are not read", found)
 	}
 }
+
+// TestNotActedOnYet keeps the list of fields without an effect true: a field that some code outside of plan reads must
+// leave it, and one that none reads must be in it.
+func TestNotActedOnYet(t *testing.T) {
+	b, err := os.ReadFile("docs/plan-files.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(b), "## Not acted on yet\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	var code strings.Builder
+	for _, f := range goFiles(t) {
+		if !strings.HasSuffix(f, "_test.go") && !strings.HasPrefix(filepath.ToSlash(f), "plan/") && filepath.ToSlash(f) != "reconcile/platform.go" {
+			src, err := os.ReadFile(f) // platform.go only watches for changes of the configuration
+			if err != nil {
+				t.Fatal(err)
+			}
+			code.Write(src)
+		}
+	}
+	for field, selector := range map[string]string{
+		"limits.wall": ".Limits.Wall", "limits.paid": ".Limits.Paid", "limits.price": ".Limits.Price", "limits.parallel": ".Limits.Parallel",
+		"limits.retries": ".Limits.Retries", "max_price": ".MaxPrice", "score": ".Score", "priority": ".Priority", "suspend": ".Suspend",
+		"requires": ".Requires", "metrics": ".Metrics", "trust": ".Trust",
+	} {
+		used, listed := regexp.MustCompile(regexp.QuoteMeta(selector)+`\b`).MatchString(code.String()), strings.Contains(section, "`"+field+"`")
+		if used == listed {
+			t.Errorf("%s: code reads it: %v; docs/plan-files.md says that nothing acts on it: %v", field, used, listed)
+		}
+	}
+}
