@@ -85,7 +85,7 @@ func (d *differ) job(i int) {
 	j := &d.plan.Jobs[i]
 	c := Change{Job: j.Name, Group: j.Group, Pos: j.Pos, NewWork: j.Work, On: j.On, FLOPs: j.FLOPs.Total, Now: d.seen(j.Work)}
 	for _, in := range j.Inputs {
-		if o := d.seen(in.Work); o == nil || o.State != StateFinished {
+		if d.observed[in.Work].State != StateFinished {
 			c.After = append(c.After, in.Job)
 		}
 	}
@@ -307,7 +307,7 @@ func (d *differ) count() {
 		}
 	}
 	for w := range d.oldWork {
-		if o := d.seen(w); o == nil || !o.Live() {
+		if !d.observed[w].Live() {
 			continue
 		}
 		t.Live++
@@ -337,17 +337,16 @@ func (d *differ) fields(out []FieldChange, old, now []byte, sort Sort) []FieldCh
 	if bytes.Equal(old, now) {
 		return out
 	}
-	a, err := splitObject(old)
-	if err != nil {
-		return append(out, FieldChange{Field: string(sort), Sort: sort, Old: "unreadable: " + err.Error()})
+	pairs, oldErr, nowErr := differences(d.pairs[:0], old, now)
+	switch {
+	case oldErr != nil:
+		return append(out, FieldChange{Field: string(sort), Sort: sort, Old: "unreadable: " + oldErr.Error()})
+	case nowErr != nil:
+		return append(out, FieldChange{Field: string(sort), Sort: sort, New: "unreadable: " + nowErr.Error()})
 	}
-	b, err := splitObject(now)
-	if err != nil {
-		return append(out, FieldChange{Field: string(sort), Sort: sort, New: "unreadable: " + err.Error()})
-	}
-	d.pairs = unequal(d.pairs[:0], a, b)
+	d.pairs = pairs
 	start := len(out)
-	for _, p := range d.pairs {
+	for _, p := range pairs {
 		out = append(out, d.changes(p, sort)...)
 	}
 	slices.SortFunc(out[start:], func(a, b FieldChange) int { return strings.Compare(a.Field, b.Field) })
@@ -357,16 +356,15 @@ func (d *differ) fields(out []FieldChange, old, now []byte, sort Sort) []FieldCh
 // changes compares the two values of one field. One commit changes thousands of jobs alike, so each pair of values is
 // compared once. The answer is shared: it is copied, never changed.
 func (d *differ) changes(p pair, sort Sort) []FieldChange {
-	k := append(d.scratch[:0], sort...)
-	for _, part := range [...]string{p.key, string(p.old)} {
-		k = append(binary.AppendUvarint(k, uint64(len(part))), part...)
-	}
+	k := append(append(d.scratch[:0], sort...), 0)
+	k = append(binary.AppendUvarint(k, uint64(len(p.key))), p.key...)
+	k = append(binary.AppendUvarint(k, uint64(len(p.old))), p.old...)
 	k = append(k, p.now...)
 	d.scratch = k
 	if got, ok := d.compared[string(k)]; ok {
 		return got
 	}
-	got, err := compareValues(flatten(p.key, p.old), flatten(p.key, p.now))
+	got, err := p.compare()
 	if err != nil {
 		got = []FieldChange{{Field: string(sort), New: err.Error()}}
 	}
@@ -377,9 +375,24 @@ func (d *differ) changes(p pair, sort Sort) []FieldChange {
 	return got
 }
 
-// compareValues runs go-cmp over two decoded objects. A panic of it, which is a bug of that package or of ours, comes
+// compare compares objects key by key, and everything else by its canonical text.
+func (p pair) compare() ([]FieldChange, error) {
+	if len(p.old) > 0 && p.old[0] == '{' || len(p.now) > 0 && p.now[0] == '{' {
+		return compareValues(flatten(p.key, p.old), flatten(p.key, p.now))
+	}
+	if p.old == nil || p.now == nil {
+		return []FieldChange{{Field: p.key, Old: string(p.old), New: string(p.now)}}, nil
+	}
+	list, err := compareValues(string(p.old), string(p.now))
+	for i := range list {
+		list[i].Field = p.key
+	}
+	return list, err
+}
+
+// compareValues runs go-cmp over two decoded values. A panic of it, which is a bug of that package or of ours, comes
 // back as an error: it must not stop a reconciler.
-func compareValues(x, y map[string]any) (out []FieldChange, err error) {
+func compareValues(x, y any) (out []FieldChange, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			out, err = nil, fmt.Errorf("the fields could not be compared: %v", r)

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 )
 
@@ -301,6 +303,58 @@ func TestSplitObject(t *testing.T) {
 			t.Fatalf("accepted %s", b[:len(b)-cut])
 		}
 	})
+}
+
+// TestDifferencesAreThoseOfWholeObjects: going over two texts side by side finds what taking both apart finds.
+func TestDifferencesAreThoseOfWholeObjects(t *testing.T) {
+	object := rapid.Map(rapid.MapOf(rapid.SampledFrom([]string{"a", "b", "c", "d.e", "e\""}), rapid.SampledFrom([]any{1, "x,}", nil, []int{1}, map[string]int{"z": 1}, map[string]int{}})),
+		func(m map[string]any) []byte {
+			b, _ := json.Marshal(m) // these values can all be written
+			return b
+		})
+	rapid.Check(t, func(t *rapid.T) {
+		old, now := object.Draw(t, "old"), object.Draw(t, "now")
+		a, err := splitObject(old)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := splitObject(now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := unequal(nil, a, b)
+		got, oldErr, nowErr := differences(nil, old, now)
+		if d := cmp.Diff(want, got, cmp.AllowUnexported(pair{}), cmpopts.EquateEmpty()); d != "" || oldErr != nil || nowErr != nil {
+			t.Fatal(oldErr, nowErr, d)
+		}
+		broken := old[:rapid.IntRange(1, len(old)-1).Draw(t, "cut")]
+		if list, oldErr, nowErr := differences(nil, broken, now); oldErr == nil || nowErr != nil {
+			t.Fatalf("%s against %s: %v, %v, %v", broken, now, list, oldErr, nowErr)
+		}
+	})
+}
+
+// TestOneAnswerForManyJobs: jobs that change alike have changes of their own, and needs are named per job.
+func TestOneAnswerForManyJobs(t *testing.T) {
+	const file = "jobs:\n  a: {run: x, seed: %d}\n  b: {run: y, seed: %[1]d}\n  c: {run: 'z ${needs.a}', needs: [a], seed: %[1]d}\n  d: {run: 'z ${needs.b}', needs: [b], seed: %[1]d}\n"
+	a := Accept(mustLoad(t, map[string]string{"plans/p.yaml": fmt.Sprintf(file, 1)}), "c1")
+	d := Diff(mustLoad(t, map[string]string{"plans/p.yaml": fmt.Sprintf(file, 2)}), &a, nil)
+	got := make(map[string][]string)
+	for i := range d.Changes {
+		c := &d.Changes[i]
+		for k := range c.Fields {
+			f := &c.Fields[k]
+			got[c.Job] = append(got[c.Job], f.Field)
+			if f.Field == "seed" && (f.Old != "1" || f.New != "2" || f.Sort != Identity) {
+				t.Errorf("%s: %+v", c.Job, f)
+			}
+			*f = FieldChange{} // whoever holds one change may do with it what they like
+		}
+	}
+	want := map[string][]string{"a": {"seed"}, "b": {"seed"}, "c": {"needs.a", "seed"}, "d": {"needs.b", "seed"}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
 }
 
 // TestRevertWhileTheOtherRuns: the finished work is found again, and the stop of what runs now is not hidden by that.

@@ -43,30 +43,96 @@ func splitObject(b []byte) ([]member, error) {
 
 // cutCanonical cuts an object without white space whose keys have no escapes and are sorted.
 func cutCanonical(b []byte) ([]member, bool) {
-	if len(b) < 2 || b[0] != '{' || b[len(b)-1] != '}' {
-		return nil, false
-	}
 	list := make([]member, 0, 16)
-	for i := 1; i < len(b)-1; {
-		end := stringEnd(b, i)
-		if end < 0 || end+1 >= len(b) || b[end] != ':' {
-			return nil, false
-		}
-		key := string(b[i+1 : end-1])
-		if strings.IndexByte(key, '\\') >= 0 || len(list) > 0 && list[len(list)-1].key >= key {
-			return nil, false
-		}
-		start := end + 1
-		if i = valueEnd(b, start); i < 0 || i == start {
-			return nil, false
-		}
-		list = append(list, member{key, b[start:i]})
-		if i < len(b)-1 && b[i] != ',' {
-			return nil, false
-		}
-		i++
+	c := cutter{b: b}
+	for c.next() {
+		list = append(list, member{string(c.key), c.raw})
 	}
-	return list, true
+	return list, c.ended
+}
+
+// cutter goes over the members of a canonical object without copying them.
+type cutter struct {
+	b     []byte
+	at    int
+	key   []byte // of the member that next came to
+	raw   []byte
+	ended bool // the object was canonical to its end
+}
+
+// next goes on to the next member. It says false at the end, and before it at anything that is not canonical.
+func (c *cutter) next() bool {
+	b := c.b
+	if c.at == 0 {
+		if len(b) < 2 || b[0] != '{' || b[len(b)-1] != '}' {
+			return false
+		}
+		c.at++
+	}
+	if c.at >= len(b)-1 {
+		c.ended = true
+		return false
+	}
+	end := stringEnd(b, c.at)
+	if end < 0 || end+1 >= len(b) || b[end] != ':' {
+		return false
+	}
+	key, first := b[c.at+1:end-1], c.at == 1
+	if bytes.IndexByte(key, '\\') >= 0 || !first && bytes.Compare(c.key, key) >= 0 {
+		return false
+	}
+	i := valueEnd(b, end+1)
+	if i <= end+1 || i < len(b)-1 && b[i] != ',' {
+		return false
+	}
+	c.key, c.raw, c.at = key, b[end+1:i], i+1
+	return true
+}
+
+// differences gives the members of two objects that are not equal byte for byte, sorted by key. The error says which
+// object is none.
+func differences(out []pair, old, now []byte) (list []pair, oldErr, nowErr error) {
+	if list, ok := canonicalDifferences(out, old, now); ok {
+		return list, nil, nil
+	}
+	a, oldErr := splitObject(old)
+	b, nowErr := splitObject(now)
+	if oldErr != nil || nowErr != nil {
+		return nil, oldErr, nowErr
+	}
+	return unequal(out, a, b), nil, nil
+}
+
+// canonicalDifferences is the way without copies, for canonical text on both sides.
+func canonicalDifferences(out []pair, old, now []byte) ([]pair, bool) {
+	a, b := cutter{b: old}, cutter{b: now}
+	x, y := a.next(), b.next()
+	for x || y {
+		order := 0
+		switch {
+		case !y:
+			order = -1
+		case !x:
+			order = 1
+		default:
+			order = bytes.Compare(a.key, b.key)
+		}
+		switch {
+		case order < 0:
+			out = append(out, pair{string(a.key), a.raw, nil})
+		case order > 0:
+			out = append(out, pair{string(b.key), nil, b.raw})
+		case !bytes.Equal(a.raw, b.raw):
+			out = append(out, pair{string(a.key), a.raw, b.raw})
+		}
+		if order <= 0 {
+			x = a.next()
+		}
+		if order >= 0 {
+			y = b.next()
+		}
+	}
+	return out, a.ended && b.ended
 }
 
 // unequal gives the members of two objects that are not equal byte for byte, each with its counterpart; the one that
