@@ -3,8 +3,8 @@ package witness
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
 	"unicode/utf8"
 
 	"github.com/headway-run/headway/runners/record"
@@ -44,21 +44,23 @@ func Decode(work string, b []byte) (Record, error) {
 	if !utf8.Valid(b) {
 		return bad("is not UTF-8")
 	}
+	var r Record
+	err := json.Unmarshal(b, &r)
+	if syntax, is := errors.AsType[*json.SyntaxError](err); is {
+		return bad("is not JSON: %s", syntax)
+	}
 	if err := plainKeys(b); err != nil {
 		return bad("%s", err)
 	}
-	var version struct {
-		Protocol int `json:"protocol"`
+	newer := r.Protocol
+	if err != nil { // a field of another type, as a newer protocol may have
+		newer, err = protocolOf(b, err)
 	}
-	if err := json.Unmarshal(b, &version); err != nil {
-		return bad("is not a record: %s", err)
+	if newer > record.Protocol {
+		return Record{}, &Unreadable{Key: record.WitnessKey(work), Newer: newer,
+			Reason: fmt.Sprintf("is written in protocol %d, this program knows %d", newer, record.Protocol)}
 	}
-	if version.Protocol > record.Protocol {
-		return Record{}, &Unreadable{Key: record.WitnessKey(work), Newer: version.Protocol,
-			Reason: fmt.Sprintf("is written in protocol %d, this program knows %d", version.Protocol, record.Protocol)}
-	}
-	var r Record
-	if err := json.Unmarshal(b, &r); err != nil {
+	if err != nil {
 		return bad("is not a record: %s", err)
 	}
 	if err := r.valid(work); err != nil {
@@ -67,71 +69,94 @@ func Decode(work string, b []byte) (Record, error) {
 	return r, nil
 }
 
-// plainKeys refuses what JSON readers understand differently: a key given twice, and a key that another one of
-// another case or alphabet could stand for. So every implementation sees the same record.
-func plainKeys(b []byte) error {
-	d := json.NewDecoder(bytes.NewReader(b))
-	d.UseNumber()
-	t, err := d.Token()
-	if err != nil {
-		return fmt.Errorf("is not JSON: %w", err)
+// protocolOf reads the version alone of a record that could not be read whole because of cause.
+func protocolOf(b []byte, cause error) (int, error) {
+	var version struct {
+		Protocol int `json:"protocol"`
 	}
-	if t != json.Delim('{') {
+	if err := json.Unmarshal(b, &version); err != nil {
+		return 0, err
+	}
+	return version.Protocol, cause
+}
+
+// plainKeys refuses what JSON readers understand differently: a key given twice, and a key that another one of
+// another case or alphabet could stand for. So every implementation sees the same record. b is valid JSON; it is gone
+// through byte by byte, since a reader of tokens costs more than all the rest of a look.
+func plainKeys(b []byte) error {
+	if start := bytes.TrimLeft(b, " \t\r\n"); len(start) == 0 || start[0] != '{' {
 		return fmt.Errorf("is not a JSON object")
 	}
-	if err := objectKeys(d); err != nil {
-		return err
-	}
-	if _, err := d.Token(); err != io.EOF {
-		return fmt.Errorf("has bytes after its end")
-	}
-	return nil
-}
-
-// objectKeys checks the object whose opening brace was read, and all below it. The record's size bounds the depth.
-func objectKeys(d *json.Decoder) error {
-	type level struct {
-		keys map[string]bool // nil in an array
-		key  bool            // a key comes next
-	}
-	stack := []level{{keys: map[string]bool{}, key: true}}
-	for len(stack) > 0 {
-		t, err := d.Token()
-		if err != nil {
-			return fmt.Errorf("is not JSON: %w", err)
-		}
-		top := &stack[len(stack)-1]
-		if name, is := t.(string); is && top.key {
-			if !plain(name) {
-				return fmt.Errorf("has the key %q; keys are made of a-z, 0-9 and _", clip(name, 40))
+	var keySpace [32][]byte
+	var levelSpace [8]int
+	keys, levels := keySpace[:0], levelSpace[:0] // keys of the objects that are open; where each level's begin, -1 in an array
+	next := false                                // a string that comes now is a key
+	for i := 0; i < len(b); i++ {
+		switch b[i] {
+		case '{':
+			levels, next = append(levels, len(keys)), true
+		case '[':
+			levels, next = append(levels, -1), false
+		case '}', ']':
+			if first := levels[len(levels)-1]; first >= 0 {
+				keys = keys[:first]
 			}
-			if top.keys[name] {
-				return fmt.Errorf("has the key %q twice", name)
+			levels, next = levels[:len(levels)-1], false
+		case ',':
+			next = levels[len(levels)-1] >= 0
+		case '"':
+			end := stringEnd(b, i)
+			if next {
+				key, err := plainKey(b[i:end], keys[levels[len(levels)-1]:])
+				if err != nil {
+					return err
+				}
+				keys, next = append(keys, key), false
 			}
-			top.keys[name], top.key = true, false
-			continue
-		}
-		top.key = top.keys != nil
-		switch t {
-		case json.Delim('{'):
-			stack = append(stack, level{keys: map[string]bool{}, key: true})
-		case json.Delim('['):
-			stack = append(stack, level{})
-		case json.Delim('}'), json.Delim(']'):
-			stack = stack[:len(stack)-1]
+			i = end - 1
 		}
 	}
 	return nil
 }
 
-func plain(key string) bool {
-	for i := range len(key) {
-		c := key[i]
+// stringEnd is the index behind the string that begins at b[i]; b is valid JSON.
+func stringEnd(b []byte, i int) int {
+	for i++; b[i] != '"'; i++ {
+		if b[i] == '\\' {
+			i++
+		}
+	}
+	return i + 1
+}
+
+// plainKey checks one key, quoted as it is written, against those before it in its object.
+func plainKey(quoted []byte, before [][]byte) ([]byte, error) {
+	key := quoted[1 : len(quoted)-1]
+	if bytes.IndexByte(key, '\\') >= 0 {
+		var name string
+		if err := json.Unmarshal(quoted, &name); err != nil {
+			return nil, fmt.Errorf("is not JSON: %w", err)
+		}
+		key = []byte(name)
+	}
+	if !plain(key) {
+		return nil, fmt.Errorf("has the key %q; keys are made of a-z, 0-9 and _", clip(string(key), 40))
+	}
+	for _, k := range before {
+		if bytes.Equal(k, key) {
+			return nil, fmt.Errorf("has the key %q twice", key)
+		}
+	}
+	return key, nil
+}
+
+func plain(key []byte) bool {
+	for _, c := range key {
 		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '_' {
 			return false
 		}
 	}
-	return key != ""
+	return len(key) > 0
 }
 
 // encode returns the record's bytes; one that a reader would refuse is a defect of the caller and is not written.

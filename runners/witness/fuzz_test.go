@@ -1,9 +1,11 @@
 package witness
 
 import (
+	"bytes"
 	"encoding/json"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/headway-run/headway/runners/record"
 )
@@ -40,6 +42,75 @@ func FuzzDecode(f *testing.F) {
 			t.Fatal("a finished record was captured")
 		}
 	})
+}
+
+// FuzzPlainKeys holds the walk over bytes against one over the tokens of the standard library.
+func FuzzPlainKeys(f *testing.F) {
+	t := &testing.T{}
+	_, cases := vectors(t, "records.json")
+	for _, c := range cases {
+		f.Add(c.bytes(t))
+	}
+	for _, s := range []string{`{"a":{"b":1},"b":[{"a":1},{"a":2}]}`, `{"a":[1,{"a":1,"a":2}]}`, `{"a":"\",\"a\":\\","b":2}`, `{"\u0061":1,"a":2}`, `{"":1}`,
+		`{"a":{},"b":[],"a":1}`, `[{"A":1}]`, `"a"`, ` 1`, `{"a":{"a":{"a":1,"b":[[{"a":1}]]}},"c":{"a":1}}`} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if len(b) > MaxRecord || !json.Valid(b) {
+			return
+		}
+		err, want := plainKeys(b), tokenKeys(json.NewDecoder(bytes.NewReader(b)))
+		if (err == nil) != want {
+			t.Errorf("%q: %v; by tokens: %v", b, err, want)
+		}
+	})
+}
+
+// tokenKeys reports whether the value is an object, and no object in it has a key twice or one that is not plain.
+func tokenKeys(d *json.Decoder) bool {
+	d.UseNumber()
+	if first, _ := d.Token(); first != json.Delim('{') {
+		return false
+	}
+	open := []map[string]bool{{}} // nil: an array
+	for key := true; len(open) > 0; {
+		token, _ := d.Token()
+		top := open[len(open)-1]
+		if name, is := token.(string); is && key {
+			if top[name] || !plain([]byte(name)) {
+				return false
+			}
+			top[name], key = true, false
+			continue
+		}
+		switch token {
+		case json.Delim('{'):
+			open = append(open, map[string]bool{})
+		case json.Delim('['):
+			open = append(open, nil)
+		case json.Delim('}'), json.Delim(']'):
+			open = open[:len(open)-1]
+		}
+		key = len(open) > 0 && open[len(open)-1] != nil
+	}
+	return true
+}
+
+func BenchmarkDecode(b *testing.B) {
+	work := record.Hash(nil)
+	r := Record{Protocol: record.Protocol, Work: work, Rev: 3, Write: record.Nonce(), Attempt: 2, Holder: record.Nonce(), Dispatch: 2,
+		Lease: LeaseFor(0, time.Second, 0), State: Held, Resume: &record.Pointer{Attempt: 1, Milestone: 4, Step: 400, Manifest: record.MilestoneManifestKey(work, 1, 4), SHA256: record.Hash(nil)}}
+	text, err := encode(r)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.SetBytes(int64(len(text)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := Decode(work, text); err != nil {
+			b.Fatal(err)
+		}
+	}
 }
 
 // TestNextAgainstCheck holds the moves against the table, two implementations of one protocol: from every kind of
