@@ -117,37 +117,44 @@ func (l *loop) read(hash string) error {
 // pass reconciles once. fresh says that the repository answered just now.
 func (l *loop) pass(ctx context.Context, fresh bool) (*reconcile.Report, error) {
 	d := l.p.desired()
-	trailers := repo.ParseTrailers(l.message)
-	d.AllowStops, d.AllowEmpty = trailers.AllowStops, trailers.AllowEmpty
+	allow(d, l.message)
 	d.Fresh, d.Complete = fresh, l.complete
 	if !l.acceptHistory {
-		refusals, err := l.history(ctx)
+		accepted, err := l.r.Accepted(ctx, l.p.plan.Config.Name)
 		if err != nil {
 			return nil, err
 		}
-		d.Refusals = refusals
+		if d.Refusals, err = l.p.history(ctx, l.git, accepted); err != nil {
+			return nil, err
+		}
 	}
 	return l.r.Pass(ctx, d)
 }
 
+// allow takes what a commit's trailers allow.
+func allow(d *reconcile.Desired, message string) {
+	t := repo.ParseTrailers(message)
+	d.AllowStops, d.AllowEmpty = t.AllowStops, t.AllowEmpty
+}
+
 // history refuses a commit that does not descend from the one in force.
-func (l *loop) history(ctx context.Context) ([]reconcile.Refusal, error) {
-	accepted, err := l.r.Accepted(ctx, l.p.plan.Config.Name)
-	if err != nil || accepted == nil || accepted.Commit == l.p.commit {
-		return nil, err
+func (p *project) history(ctx context.Context, git *repo.Repo, accepted *plan.Accepted) ([]reconcile.Refusal, error) {
+	if accepted == nil || accepted.Commit == p.commit {
+		return nil, nil
 	}
-	relation, err := l.git.Relate(ctx, accepted.Commit, l.p.commit)
+	relation, err := git.Relate(ctx, accepted.Commit, p.commit)
 	if err != nil {
 		return nil, repoFailure(err)
 	}
-	hint := fmt.Sprintf("check out %.12s and run headway apply --accept-history to follow it", l.p.commit)
+	hint := fmt.Sprintf("check out %.12s and run headway apply --accept-history to follow it", p.commit)
 	switch relation {
 	case repo.Behind:
 		return []reconcile.Refusal{{Code: "WentBack", Whole: true, Hint: hint,
-			Text: fmt.Sprintf("the branch went back to %.12s, an ancestor of the accepted commit %.12s", l.p.commit, accepted.Commit)}}, nil
+			Text: fmt.Sprintf("the branch went back to %.12s, an ancestor of the accepted commit %.12s", p.commit, accepted.Commit)}}, nil
 	case repo.Diverged:
 		return []reconcile.Refusal{{Code: "HistoryRewritten", Whole: true, Hint: hint,
-			Text: fmt.Sprintf("commit %.12s does not descend from the accepted commit %.12s: history was rewritten", l.p.commit, accepted.Commit)}}, nil
+			Text: fmt.Sprintf("commit %.12s does not descend from the accepted commit %.12s: history was rewritten", p.commit, accepted.Commit)}}, nil
+	case repo.Same, repo.Ahead:
 	}
 	return nil, nil
 }

@@ -47,7 +47,7 @@ func newDoctor(e env) *cobra.Command {
 			if !noProbe {
 				d.store(ctx, b, url)
 			}
-			d.platforms(ctx, p, url)
+			d.platforms(ctx, p, b)
 			if err := d.invariants(ctx, b, deep); err != nil {
 				return err
 			}
@@ -151,8 +151,8 @@ func leaseFloor(url string, r probe.Report) time.Duration {
 	return max(witness.DefaultFloor, r.LeaseFloor())
 }
 
-func (d *doctor) platforms(ctx context.Context, p *project, url string) {
-	rs, err := p.platforms(url)
+func (d *doctor) platforms(ctx context.Context, p *project, b bucket.Bucket) {
+	rs, err := p.platforms(b)
 	if err != nil {
 		d.ill("platforms", err.Error(), "")
 		return

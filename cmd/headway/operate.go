@@ -90,7 +90,7 @@ func newRelease(e env) *cobra.Command {
 			if len(claims) == 0 || claims[0].N != dispatch {
 				return &exit{code: exitError, err: fmt.Errorf("%s has no dispatch %d", op.job, dispatch), hint: "headway explain " + op.job + " lists its dispatches"}
 			}
-			platforms, err := op.p.platforms(op.url)
+			platforms, err := op.p.platforms(op.b)
 			if err != nil {
 				return err
 			}

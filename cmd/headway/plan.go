@@ -8,6 +8,7 @@ import (
 
 	"github.com/headway-run/headway/plan"
 	"github.com/headway-run/headway/reconcile"
+	"github.com/headway-run/headway/reconcile/repo"
 )
 
 // maxComment is below what the forges accept for one comment (65,536 characters).
@@ -69,8 +70,32 @@ func (p *project) diff(ctx context.Context) (*plan.Changes, []reconcile.Refusal,
 	}
 	changes := plan.Diff(p.plan, accepted, world.Observed())
 	changes.Problems = p.problems
-	refusals, err := r.Check(ctx, p.desired())
+	d := p.desired()
+	if err := p.vouch(ctx, d, accepted); err != nil {
+		return nil, nil, err
+	}
+	refusals, err := r.Check(ctx, d)
 	return changes, refusals, err
+}
+
+// vouch adds what a commit says of itself: the trailers of its message, and whether it descends from the one in force. A
+// work tree that differs from its commit says nothing.
+func (p *project) vouch(ctx context.Context, d *reconcile.Desired, accepted *plan.Accepted) error {
+	if p.commit == workTreeName {
+		return nil
+	}
+	git, err := repo.Open(repo.Options{Remote: p.root})
+	if err != nil {
+		return repoFailure(err)
+	}
+	defer git.Close()
+	commit, err := git.Commit(p.commit)
+	if err != nil {
+		return repoFailure(err)
+	}
+	allow(d, commit.Message)
+	d.Refusals, err = p.history(ctx, git, accepted)
+	return err
 }
 
 func show(e env, changes *plan.Changes, refusals []reconcile.Refusal, asJSON, markdown bool) error {

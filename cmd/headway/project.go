@@ -174,9 +174,11 @@ func (p *project) reconciler(ctx context.Context, a actor) (*reconcile.Reconcile
 	if err != nil {
 		return nil, nil, err
 	}
-	rs, err := p.platforms(url)
-	if err != nil {
-		return nil, nil, err
+	rs := p.declared()
+	if a.write {
+		if rs, err = p.platforms(b); err != nil {
+			return nil, nil, err
+		}
 	}
 	host, _ := os.Hostname()
 	r, err := reconcile.New(reconcile.Config{

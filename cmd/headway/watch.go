@@ -24,6 +24,7 @@ type watcher struct {
 	state    string // folder for the embedded store, scratch and caches
 	interval time.Duration
 	trouble  string // what was said last about the repository
+	met      string // commit that was announced last
 }
 
 func newWatch(e env) *cobra.Command {
@@ -177,30 +178,41 @@ func (w *watcher) well() {
 	}
 }
 
-// take makes a commit's plan the desired one.
+// take makes a commit's plan the desired one. A commit whose configuration cannot be used leaves the last good plan, and
+// its store, in place: a typo in headway.yaml must not send the loop to another store.
 func (w *watcher) take(ctx context.Context, head repo.Commit) bool {
 	p := &project{env: w.env, root: w.state}
 	if err := p.load(w.git, head.Hash); err != nil {
 		w.say("commit %.12s cannot be read whole: %v: the last good plan stays in force", head.Hash, err)
 		return false
 	}
-	w.well()
-	fmt.Fprintf(w.stdout, "commit %.12s %s: %s in %s\n", head.Hash, clean(head.Subject()), count(len(p.plan.Jobs), "job"), count(len(p.plan.Files), "file"))
-	p.printProblems()
+	if w.met != head.Hash {
+		w.met = head.Hash
+		fmt.Fprintf(w.stdout, "commit %.12s %s: %s in %s\n", head.Hash, clean(head.Subject()), count(len(p.plan.Jobs), "job"), count(len(p.plan.Files), "file"))
+		p.printProblems()
+	}
+	for _, q := range p.plan.Errors() {
+		if q.Pos.File == plan.ConfigFile {
+			w.say("commit %.12s: %s: the last good plan stays in force", head.Hash, q)
+			return false
+		}
+	}
 	if w.loop == nil || w.loop.p.plan.Config.Store != p.plan.Config.Store || !samePlatforms(w.loop.p.plan.Config, p.plan.Config) {
 		l, err := newLoop(ctx, p, w.git)
 		if err != nil {
 			w.say("commit %.12s: %v: the last good plan stays in force", head.Hash, err)
-			return w.loop == nil
+			return false
 		}
 		w.loop = l
+		w.well()
 		return true
 	}
-	w.loop.p = p
 	if err := w.loop.read(head.Hash); err != nil {
-		w.say("commit %.12s: %v", head.Hash, err)
+		w.say("commit %.12s: %v: the last good plan stays in force", head.Hash, err)
 		return false
 	}
+	w.loop.p = p
+	w.well()
 	return true
 }
 
