@@ -29,8 +29,14 @@ func (r *Runner) logFile(e entry) string {
 	return filepath.Join(r.logDir(), name(e.Work, e.Dispatch)+".log")
 }
 
-// lock takes the platform's lock of this machine; the kernel frees it when its holder dies.
+// lock takes the platform's lock of this machine, in a scratch folder that is made when it is missing; the kernel frees
+// it when its holder dies.
 func (r *Runner) lock(ctx context.Context) (unlock func(), err error) {
+	for _, dir := range []string{r.liveDir(), r.runDir(), r.logDir()} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, fmt.Errorf("scratch folder: %w (choose another with the option scratch)", err)
+		}
+	}
 	f, err := os.OpenFile(filepath.Join(r.root, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err

@@ -60,7 +60,8 @@ var (
 	_ runners.Lister = (*Runner)(nil)
 )
 
-// New checks the configuration and makes the scratch folder. The error is one sentence that says what to change.
+// New checks the configuration, and writes nothing: the scratch folder is made by whoever first takes the lock. The error
+// is one sentence that says what to change.
 func New(c Config) (*Runner, error) {
 	o, err := parseOptions(c)
 	if err != nil {
@@ -75,11 +76,6 @@ func New(c Config) (*Runner, error) {
 		return nil, fmt.Errorf("platform %s: scratch folder: %w", c.Platform, err)
 	}
 	r.root = root
-	for _, dir := range []string{r.liveDir(), r.runDir(), r.logDir()} {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return nil, fmt.Errorf("platform %s: scratch folder: %w (choose another with the option scratch)", c.Platform, err)
-		}
-	}
 	return r, nil
 }
 

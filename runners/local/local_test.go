@@ -437,3 +437,19 @@ func TestOptions(t *testing.T) {
 		}
 	}
 }
+
+// TestAskingWritesNothing: a dispatcher that only looks leaves the disk as it was.
+func TestAskingWritesNothing(t *testing.T) {
+	scratch := t.TempDir()
+	r, err := local.New(local.Config{Platform: "here", Scratch: scratch, Agent: []string{"agent"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	running, err := r.Running(t.Context())
+	if err != nil || len(running) != 0 {
+		t.Errorf("running on an empty disk: %v, %v", running, err)
+	}
+	if left, err := os.ReadDir(scratch); err != nil || len(left) != 0 {
+		t.Errorf("asking left %v, %v", left, err)
+	}
+}

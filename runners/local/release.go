@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -112,6 +113,9 @@ func (r *Runner) drop(ctx context.Context, h handle) {
 
 // Running lists the launches that live on this machine, whichever dispatcher made them.
 func (r *Runner) Running(ctx context.Context) ([]runners.Running, error) {
+	if _, err := os.Stat(r.liveDir()); errors.Is(err, os.ErrNotExist) {
+		return nil, nil // nothing was ever launched here, and asking makes no folder
+	}
 	unlock, err := r.lock(ctx)
 	if err != nil {
 		return nil, r.fail("list", runners.Unreachable, "another dispatcher holds the lock of this platform's scratch folder", err)

@@ -78,7 +78,7 @@ func (b *Bucket) missing(op, key string) error {
 		return b.fail(op, key, err)
 	}
 	return &bucket.Error{Op: op, Key: key, Code: bucket.NoBucket, Err: fmt.Errorf("no store in folder %s", b.root),
-		Hint: "is the disk or share mounted? a new store is made by headway init"}
+		Hint: "is the disk or share mounted? a new store is made by headway init --store"}
 }
 
 // sweep removes what writers that were killed left behind, once it is old enough to have no living writer.
