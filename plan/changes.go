@@ -66,6 +66,7 @@ type Change struct {
 	On       []string      `json:"on,omitempty"`      // ladder
 	FLOPs    float64       `json:"flops,omitempty"`   // of the whole run; 0: not stated
 	Reason   string        `json:"reason,omitempty"`
+	Next     string        `json:"next,omitempty"` // what the next pass does about it and why; Diff leaves it to the caller
 	Warnings []string      `json:"warnings,omitempty"`
 }
 

@@ -184,6 +184,9 @@ func (c *Change) details() []string {
 		}
 		out = append(out, line(s))
 	}
+	if c.Next != "" {
+		out = append(out, "next: "+line(c.Next))
+	}
 	for _, w := range c.Warnings {
 		out = append(out, "warning: "+line(w))
 	}
