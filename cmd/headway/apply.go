@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/headway-run/headway/plan"
 	"github.com/headway-run/headway/reconcile"
 	"github.com/headway-run/headway/reconcile/repo"
+	"github.com/headway-run/headway/runners/bucket"
 )
 
 func newApply(e env) *cobra.Command {
@@ -29,40 +31,47 @@ func newApply(e env) *cobra.Command {
 				return err
 			}
 			defer git.Close()
-			p.printProblems()
 			l, err := newLoop(ctx, p, git)
 			if err != nil {
 				return err
 			}
+			p.printProblems()
 			l.acceptHistory = accept
-			for {
-				report, err := l.pass(ctx, true)
-				if err != nil {
-					return err
-				}
-				l.say(report)
-				if code, over := verdict(report); over || !wait {
-					if len(report.Refusals) > 0 {
-						printRefusals(e, report.Refusals)
-						return &exit{code: exitRefused}
-					}
-					if len(p.plan.Errors()) > 0 {
-						return &exit{code: exitError}
-					}
-					if wait && code != exitOK {
-						return &exit{code: code}
-					}
-					return nil
-				}
-				if err := pause(ctx, min(max(report.Next, 200*time.Millisecond), 2*time.Second)); err != nil {
-					return err
-				}
-			}
+			return l.apply(ctx, wait)
 		}}
 	c.Flags().BoolVar(&wait, "wait", false, "until everything is over")
 	c.Flags().StringVar(&at, "at", "HEAD", "which commit (a full hash)")
 	c.Flags().BoolVar(&accept, "accept-history", false, "follow this commit although it does not descend from the accepted one")
 	return c
+}
+
+// apply makes one pass, or with wait as many as it takes until everything is over.
+func (l *loop) apply(ctx context.Context, wait bool) error {
+	for first := true; ; first = false {
+		report, err := l.pass(ctx, true)
+		if err != nil {
+			return err
+		}
+		if first {
+			printRefusals(l.p.env, report.Refusals)
+		}
+		l.say(report)
+		code, over := verdict(report)
+		switch {
+		case !over && wait:
+			if err := pause(ctx, min(max(report.Next, 200*time.Millisecond), 2*time.Second)); err != nil {
+				return err
+			}
+			continue
+		case len(report.Refusals) > 0:
+			return &exit{code: exitRefused}
+		case len(report.Errors) > 0 && !wait:
+			return &exit{code: exitError, err: errors.New(count(len(report.Errors), "failure") + " in this pass"), hint: "the next pass tries again; headway doctor looks at the store and the platforms"}
+		case wait && code != exitOK:
+			return &exit{code: code}
+		}
+		return nil
+	}
 }
 
 // loop is one repository, one reconciler, and what was said last.
@@ -72,12 +81,13 @@ type loop struct {
 	r             *reconcile.Reconciler
 	acceptHistory bool
 	said          map[plan.Digest]string
-	complete      bool
-	message       string // of the commit
+	warned        map[string]bool // errors of the last pass
+	message       string          // of the commit
+	inForce       string          // the accepted commit, as the last pass found it
 }
 
 func newLoop(ctx context.Context, p *project, git *repo.Repo) (*loop, error) {
-	l := &loop{p: p, git: git, said: map[plan.Digest]string{}, complete: true}
+	l := &loop{p: p, git: git, said: map[plan.Digest]string{}}
 	b, url, err := p.openStore(ctx, true)
 	if err != nil {
 		return nil, err
@@ -86,77 +96,95 @@ func newLoop(ctx context.Context, p *project, git *repo.Repo) (*loop, error) {
 	if err != nil {
 		return nil, err
 	}
-	bundle := func(ctx context.Context, j *plan.Job) error {
-		tree, err := git.Tree(l.p.commit)
-		if err != nil {
-			return err
-		}
-		return bundler(b, tree)(ctx, j)
-	}
-	l.r, _, err = p.reconciler(ctx, actor{write: true, bundle: bundle, floor: floor, load: func(_ context.Context, commit string) (*plan.Plan, error) {
-		earlier := &project{env: p.env, root: p.root}
-		err := earlier.load(git, commit)
-		return earlier.plan, err
-	}})
+	l.r, _, err = p.reconciler(ctx, true, reconcile.Config{Bundle: l.bundle(b), Load: l.load, LeaseFloor: floor})
 	if err != nil {
 		return nil, err
 	}
-	return l, l.read(p.commit)
+	l.message, err = commitMessage(git, p.commit)
+	return l, err
 }
 
-// read takes the message of the commit whose plan is loaded.
-func (l *loop) read(hash string) error {
-	commit, err := l.git.Commit(hash)
-	if err != nil {
-		return repoFailure(err)
+// bundle packs a job's code from the commit at hand, or from the accepted one while a newer commit is refused.
+func (l *loop) bundle(b bucket.Bucket) func(context.Context, *plan.Job) error {
+	return func(ctx context.Context, j *plan.Job) error {
+		var err error
+		for _, commit := range []string{l.p.commit, l.inForce} {
+			if commit == "" {
+				continue
+			}
+			tree, terr := l.git.Tree(commit)
+			if terr != nil {
+				err = errors.Join(err, terr)
+				continue
+			}
+			berr := bundler(b, tree)(ctx, j)
+			if berr == nil {
+				return nil
+			}
+			err = errors.Join(err, berr)
+		}
+		return err
 	}
-	l.message = commit.Message
-	return nil
+}
+
+// load reads the plan of an earlier accepted commit again.
+func (l *loop) load(_ context.Context, commit string) (*plan.Plan, error) {
+	earlier := &project{env: l.p.env, root: l.p.root}
+	if err := earlier.load(l.git, commit); err != nil {
+		return nil, err
+	}
+	return earlier.plan, nil
+}
+
+// commitMessage is where trailers such as Allow-Stops stand.
+func commitMessage(git *repo.Repo, hash string) (string, error) {
+	commit, err := git.Commit(hash)
+	if err != nil {
+		return "", repoFailure(err)
+	}
+	return commit.Message, nil
 }
 
 // pass reconciles once. fresh says that the repository answered just now.
 func (l *loop) pass(ctx context.Context, fresh bool) (*reconcile.Report, error) {
+	accepted, err := l.r.Accepted(ctx, l.p.plan.Config.Name)
+	if err != nil {
+		return nil, err
+	}
+	if accepted != nil {
+		l.inForce = accepted.Commit
+	}
 	d := l.p.desired()
-	allow(d, l.message)
-	d.Fresh, d.Complete = fresh, l.complete
-	if !l.acceptHistory {
-		accepted, err := l.r.Accepted(ctx, l.p.plan.Config.Name)
-		if err != nil {
-			return nil, err
-		}
-		if d.Refusals, err = l.p.history(ctx, l.git, accepted); err != nil {
-			return nil, err
-		}
+	d.Fresh = fresh
+	if err := ask(ctx, d, l.git, l.message, accepted, l.acceptHistory); err != nil {
+		return nil, err
 	}
 	return l.r.Pass(ctx, d)
 }
 
-// allow takes what a commit's trailers allow.
-func allow(d *reconcile.Desired, message string) {
-	t := repo.ParseTrailers(message)
-	d.AllowStops, d.AllowEmpty = t.AllowStops, t.AllowEmpty
-}
-
-// history refuses a commit that does not descend from the one in force.
-func (p *project) history(ctx context.Context, git *repo.Repo, accepted *plan.Accepted) ([]reconcile.Refusal, error) {
-	if accepted == nil || accepted.Commit == p.commit {
-		return nil, nil
+// ask adds to what a plan desires what its commit says of it: the trailers of its message, and whether it descends from
+// the commit that is in force.
+func ask(ctx context.Context, d *reconcile.Desired, git *repo.Repo, message string, accepted *plan.Accepted, anyHistory bool) error {
+	trailers := repo.ParseTrailers(message)
+	d.AllowStops, d.AllowEmpty = trailers.AllowStops, trailers.AllowEmpty
+	if anyHistory || accepted == nil || accepted.Commit == d.Commit {
+		return nil
 	}
-	relation, err := git.Relate(ctx, accepted.Commit, p.commit)
+	relation, err := git.Relate(ctx, accepted.Commit, d.Commit)
 	if err != nil {
-		return nil, repoFailure(err)
+		return repoFailure(err)
 	}
-	hint := fmt.Sprintf("check out %.12s and run headway apply --accept-history to follow it", p.commit)
+	hint := fmt.Sprintf("check out %.12s and run headway apply --accept-history to follow it", d.Commit)
 	switch relation {
 	case repo.Behind:
-		return []reconcile.Refusal{{Code: "WentBack", Whole: true, Hint: hint,
-			Text: fmt.Sprintf("the branch went back to %.12s, an ancestor of the accepted commit %.12s", p.commit, accepted.Commit)}}, nil
+		d.Refusals = append(d.Refusals, reconcile.Refusal{Code: "WentBack", Whole: true, Hint: hint,
+			Text: fmt.Sprintf("the branch went back to %.12s, an ancestor of the accepted commit %.12s", d.Commit, accepted.Commit)})
 	case repo.Diverged:
-		return []reconcile.Refusal{{Code: "HistoryRewritten", Whole: true, Hint: hint,
-			Text: fmt.Sprintf("commit %.12s does not descend from the accepted commit %.12s: history was rewritten", p.commit, accepted.Commit)}}, nil
+		d.Refusals = append(d.Refusals, reconcile.Refusal{Code: "HistoryRewritten", Whole: true, Hint: hint,
+			Text: fmt.Sprintf("commit %.12s does not descend from the accepted commit %.12s: history was rewritten", d.Commit, accepted.Commit)})
 	case repo.Same, repo.Ahead:
 	}
-	return nil, nil
+	return nil
 }
 
 // say prints what was done and what changed since it was said last.
@@ -179,9 +207,15 @@ func (l *loop) say(report *reconcile.Report) {
 		}
 		fmt.Fprintf(l.p.env.stdout, "%s: %s\n", name, clean(text))
 	}
+	warned := map[string]bool{}
 	for _, err := range report.Errors {
-		warn(l.p.env, "%v", err)
+		text := err.Error()
+		if !l.warned[text] && !warned[text] { // once, for as long as it lasts
+			warn(l.p.env, "%s", text)
+		}
+		warned[text] = true
 	}
+	l.warned = warned
 }
 
 // verdict says whether every work that was looked at is over, and with which exit code.

@@ -265,7 +265,7 @@ func (d *demo) accepted(ctx context.Context, hash string) error {
 		if err != nil {
 			return err
 		}
-		r, _, err := p.reconciler(ctx, actor{})
+		r, _, err := p.reader(ctx)
 		if err != nil {
 			return err
 		}

@@ -47,7 +47,7 @@ func newDoctor(e env) *cobra.Command {
 			if !noProbe {
 				d.store(ctx, b, url)
 			}
-			d.platforms(ctx, p, b)
+			d.platforms(ctx, p, b, !noProbe)
 			if err := d.invariants(ctx, b, deep); err != nil {
 				return err
 			}
@@ -151,7 +151,8 @@ func leaseFloor(url string, r probe.Report) time.Duration {
 	return max(witness.DefaultFloor, r.LeaseFloor())
 }
 
-func (d *doctor) platforms(ctx context.Context, p *project, b bucket.Bucket) {
+// platforms lists what runs, which a platform may use to tidy up: not where nothing may be written.
+func (d *doctor) platforms(ctx context.Context, p *project, b bucket.Bucket, list bool) {
 	rs, err := p.platforms(b)
 	if err != nil {
 		d.ill("platforms", err.Error(), "")
@@ -164,7 +165,7 @@ func (d *doctor) platforms(ctx context.Context, p *project, b bucket.Bucket) {
 	sort.Strings(names)
 	for _, name := range names {
 		text := fmt.Sprintf("runner %s, up to %s at a time", p.plan.Config.Platforms[name].Runner, count(rs[name].Capacity(), "job"))
-		if l, ok := rs[name].(runners.Lister); ok {
+		if l, ok := rs[name].(runners.Lister); ok && list {
 			running, err := l.Running(ctx)
 			if err != nil {
 				d.ill("platform "+name, err.Error(), "")

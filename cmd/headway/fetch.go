@@ -21,7 +21,7 @@ func newFetch(e env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			r, b, err := p.reconciler(ctx, actor{})
+			r, b, err := p.reader(ctx)
 			if err != nil {
 				return err
 			}

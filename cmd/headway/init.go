@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io/fs"
 	"os"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/headway-run/headway/examples"
 	"github.com/headway-run/headway/plan"
+	"github.com/headway-run/headway/runners/bucket/open"
 )
 
 // workflow shows the plan of a pull request in the run's summary. It needs no secret: without the store it shows what
@@ -35,7 +37,9 @@ jobs:
 `
 
 func newInit(e env) *cobra.Command {
-	return &cobra.Command{Use: "init [DIR]", Short: "makes headway.yaml, a first plan with its program, and a workflow for pull requests", Args: cobra.MaximumNArgs(1),
+	var store string
+	c := &cobra.Command{Use: "init [DIR]", Short: "makes headway.yaml, a first plan with its program, and a workflow for pull requests", Args: cobra.MaximumNArgs(1),
+		Long: "Makes headway.yaml, a first plan with its program, and a workflow for pull requests. With --store the plan names that store\ninstead of a folder beside it, and a dir:/// store is made; in a folder that has headway.yaml already, only the store that it\nnames is made.",
 		RunE: func(c *cobra.Command, args []string) error {
 			dir := e.at(c).dir
 			if len(args) == 1 {
@@ -45,13 +49,33 @@ func newInit(e env) *cobra.Command {
 					dir = filepath.Join(dir, args[0])
 				}
 			}
-			return initialise(e, dir)
+			return initialise(c.Context(), e, dir, store)
 		}}
+	c.Flags().StringVar(&store, "store", "", "dir:///PATH or s3://BUCKET/PREFIX?endpoint=…&region=… instead of a folder beside the plans")
+	return c
+}
+
+// makeStore makes a directory store, which no other verb does: a disk that is not mounted must not look like a new store.
+func makeStore(ctx context.Context, e env, url string) error {
+	if !strings.HasPrefix(url, "dir:") {
+		return nil
+	}
+	if _, err := open.URL(ctx, url, open.Options{Create: true}); err != nil {
+		return storeFailure(url, err)
+	}
+	fmt.Fprintf(e.stdout, "made   the store %s\n", withoutSecrets(url))
+	return nil
 }
 
 // initialise writes the first files. It overwrites nothing: a file that is there stays, and is named.
-func initialise(e env, dir string) error {
+func initialise(ctx context.Context, e env, dir, store string) error {
 	if info, err := os.Stat(filepath.Join(dir, plan.ConfigFile)); err == nil {
+		if e.dir = dir; store != "" && !info.IsDir() {
+			p, err := readProject(ctx, e, "")
+			if err == nil && p.unusable() == nil && p.plan.Config.Store == store {
+				return makeStore(ctx, e, store)
+			}
+		}
 		what := "a file"
 		if info.IsDir() {
 			what = "a folder"
@@ -59,8 +83,11 @@ func initialise(e env, dir string) error {
 		return &exit{code: exitError, err: fmt.Errorf("%s is there already (%s): init makes new repositories and changes none", filepath.Join(dir, plan.ConfigFile), what),
 			hint: "headway validate checks what is there"}
 	}
-	files, err := firstFiles()
+	files, err := firstFiles(store)
 	if err != nil {
+		return err
+	}
+	if err := makeStore(ctx, e, store); err != nil {
 		return err
 	}
 	for _, f := range files {
@@ -94,7 +121,7 @@ func initialise(e env, dir string) error {
 
 type firstFile struct{ path, body string }
 
-func firstFiles() ([]firstFile, error) {
+func firstFiles(store string) ([]firstFile, error) {
 	var out []firstFile
 	hello, err := fs.Sub(examples.Hello, "hello")
 	if err != nil {
@@ -105,7 +132,12 @@ func firstFiles() ([]firstFile, error) {
 			return err
 		}
 		b, err := fs.ReadFile(hello, path)
-		out = append(out, firstFile{path, string(b)})
+		body := string(b)
+		if before, after, ok := strings.Cut(body, "store: embedded"); ok && path == plan.ConfigFile && store != "" {
+			_, after, _ = strings.Cut(after, "\n")
+			body = before + fmt.Sprintf("store: %q\n", store) + after
+		}
+		out = append(out, firstFile{path, body})
 		return err
 	})
 	out = append(out, firstFile{".github/workflows/headway.yml", workflow},

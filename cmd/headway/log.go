@@ -25,7 +25,7 @@ func newLog(e env, program bool) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			r, b, err := p.reconciler(ctx, actor{})
+			r, b, err := p.reader(ctx)
 			if err != nil {
 				return err
 			}
@@ -52,7 +52,7 @@ func newLog(e env, program bool) *cobra.Command {
 					return nil
 				}
 				if err != nil {
-					return err
+					return &exit{code: exitError, err: err, hint: "go on with --from " + cursor.String()}
 				}
 				printLines(e, chunk.Lines)
 				cursor = chunk.Next
@@ -60,6 +60,9 @@ func newLog(e env, program bool) *cobra.Command {
 					continue
 				}
 				if !follow || chunk.Over {
+					if cursor.Offset == 0 && cursor.Attempt <= 1 {
+						fmt.Fprintln(e.stderr, "nothing was uploaded yet: headway status "+args[0]+" says where it stands")
+					}
 					if follow || from != "" {
 						fmt.Fprintf(e.stderr, "go on with --from %s\n", cursor)
 					}

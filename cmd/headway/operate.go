@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headway-run/headway/plan"
-	"github.com/headway-run/headway/reconcile"
 	"github.com/headway-run/headway/runners"
 	"github.com/headway-run/headway/runners/bucket"
 )
@@ -27,7 +26,7 @@ func openOperation(ctx context.Context, e env, name string) (*operation, error) 
 	if err != nil {
 		return nil, err
 	}
-	r, _, err := p.reconciler(ctx, actor{})
+	r, _, err := p.reader(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -106,71 +105,4 @@ func newRelease(e env) *cobra.Command {
 		}}
 	c.Flags().Int64Var(&dispatch, "dispatch", 0, "which launch; the last one when left out")
 	return c
-}
-
-func newExplain(e env) *cobra.Command {
-	var asJSON bool
-	c := &cobra.Command{Use: "explain JOB", Short: "why it is where it is: every attempt, every decision and its reason", Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			ctx := c.Context()
-			p, err := readProject(c.Context(), e.at(c), "")
-			if err != nil {
-				return err
-			}
-			r, _, err := p.reconciler(ctx, actor{})
-			if err != nil {
-				return err
-			}
-			accepted, err := r.Accepted(ctx, p.plan.Config.Name)
-			if err != nil {
-				return err
-			}
-			name, work, err := p.named(args[0], accepted)
-			if err != nil {
-				return err
-			}
-			job, ok := p.plan.Job(name)
-			if !ok {
-				job = &plan.Job{Name: name, Work: work}
-			}
-			x, err := r.Explain(ctx, job, p.plan.Config.Platforms)
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return printJSON(e.stdout, x)
-			}
-			return printExplanation(e, name, x)
-		}}
-	c.Flags().BoolVar(&asJSON, "json", false, "one JSON document")
-	return c
-}
-
-func printExplanation(e env, name string, x *reconcile.Explanation) error {
-	fmt.Fprintf(e.stdout, "%s (work %s): %s\nnow: %s: %s\nretries spent: %d of %d\n", name, x.Work.Short(), x.State, x.Now.Kind, clean(x.Now.Reason), x.Spent, x.Limit)
-	if x.Earlier > 0 {
-		fmt.Fprintf(e.stdout, "%d earlier launches are not shown\n", x.Earlier)
-	}
-	for _, l := range x.Lines {
-		fmt.Fprintln(e.stdout)
-		spent := ""
-		if l.Spent {
-			spent = ", spent a retry"
-		}
-		fmt.Fprintf(e.stdout, "launch %d on %s at %s: %s\n", l.Dispatch, l.Platform, l.Time, clean(l.Reason))
-		if l.Answer != "" {
-			fmt.Fprintf(e.stdout, "  platform: %s\n", clean(l.Answer))
-		}
-		if l.Attempt > 0 {
-			fmt.Fprintf(e.stdout, "  attempt %d: from step %d to %d, kept %d, lost %d\n", l.Attempt, l.From, l.Step, l.Kept, l.Lost)
-		}
-		fmt.Fprintf(e.stdout, "  %s%s: %s\n", l.Class, spent, clean(l.Why))
-		if l.Error != "" {
-			fmt.Fprintf(e.stdout, "  error: %s\n", clean(l.Error))
-		}
-		if l.Released != "" {
-			fmt.Fprintf(e.stdout, "  release: %s\n", clean(l.Released))
-		}
-	}
-	return nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -28,11 +29,12 @@ func newPlan(e env) *cobra.Command {
 			if p.commit == workTreeName && !asJSON {
 				warn(e, "this is the work tree as it lies on disk, not a commit: only commits are launched")
 			}
-			changes, refusals, err := p.diff(ctx)
+			d, err := p.diff(ctx)
 			if err != nil {
 				return err
 			}
-			if err := show(e, changes, refusals, asJSON, markdown); err != nil {
+			changes, refusals := d.Changes, d.Refusals
+			if err := d.show(e, asJSON, markdown); err != nil {
 				return err
 			}
 			switch {
@@ -54,70 +56,118 @@ func newPlan(e env) *cobra.Command {
 	return c
 }
 
-// diff holds the project's plan against the store. It writes nothing.
-func (p *project) diff(ctx context.Context) (*plan.Changes, []reconcile.Refusal, error) {
-	r, _, err := p.reconciler(ctx, actor{})
+// planDoc is what `plan --json` prints: plan.Changes, and the guards that would refuse this commit.
+type planDoc struct {
+	*plan.Changes
+	Refusals []reconcile.Refusal `json:"refusals,omitempty"`
+}
+
+// diff holds the project's plan against the store, and asks a pass that writes nothing what it would do next.
+func (p *project) diff(ctx context.Context) (*planDoc, error) {
+	r, _, err := p.reader(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	accepted, err := r.Accepted(ctx, p.plan.Config.Name)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	world, err := r.Observe(ctx, p.works(accepted), p.plan.Jobs)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	changes := plan.Diff(p.plan, accepted, world.Observed())
-	changes.Problems = p.problems
-	d := p.desired()
-	if err := p.vouch(ctx, d, accepted); err != nil {
-		return nil, nil, err
+	d := &planDoc{Changes: plan.Diff(p.plan, accepted, world.Observed())}
+	d.Problems = p.problems
+	report, err := p.rehearse(ctx, r, accepted)
+	if err != nil {
+		return nil, err
 	}
-	refusals, err := r.Check(ctx, d)
-	return changes, refusals, err
+	d.Refusals = report.Refusals
+	next := map[plan.Digest]reconcile.Action{}
+	for _, a := range report.Actions {
+		next[a.Work] = a
+	}
+	for i := range d.Changes.Changes {
+		c := &d.Changes.Changes[i]
+		if a, ok := next[cmp.Or(c.NewWork, c.OldWork)]; ok && !told(c, a) {
+			c.Next = nextOf(a)
+		}
+	}
+	return d, nil
 }
 
-// vouch adds what a commit says of itself: the trailers of its message, and whether it descends from the one in force. A
-// work tree that differs from its commit says nothing.
-func (p *project) vouch(ctx context.Context, d *reconcile.Desired, accepted *plan.Accepted) error {
+// rehearse makes a pass that writes nothing: what the next one would do.
+func (p *project) rehearse(ctx context.Context, r *reconcile.Reconciler, accepted *plan.Accepted) (*reconcile.Report, error) {
+	d := p.desired()
 	if p.commit == workTreeName {
-		return nil
+		return r.Pass(ctx, d) // no commit yet, so nothing is known of its message
 	}
 	git, err := repo.Open(repo.Options{Remote: p.root})
 	if err != nil {
-		return repoFailure(err)
+		return nil, repoFailure(err)
 	}
 	defer git.Close()
-	commit, err := git.Commit(p.commit)
+	message, err := commitMessage(git, p.commit)
 	if err != nil {
-		return repoFailure(err)
+		return nil, err
 	}
-	allow(d, commit.Message)
-	d.Refusals, err = p.history(ctx, git, accepted)
-	return err
+	if err := ask(ctx, d, git, message, accepted, false); err != nil {
+		return nil, err
+	}
+	return r.Pass(ctx, d)
 }
 
-func show(e env, changes *plan.Changes, refusals []reconcile.Refusal, asJSON, markdown bool) error {
+// told: the change's own line says the same already.
+func told(c *plan.Change, a reconcile.Action) bool {
+	switch a.Kind {
+	case reconcile.Launch:
+		return (c.Op == plan.OpCreate || c.Op == plan.OpReplace) && a.Dispatch == 1 && len(c.On) > 0 && a.Platform == c.On[0]
+	case reconcile.Wait:
+		return len(c.After) > 0 || c.Op == plan.OpRemove
+	case reconcile.Stop:
+		return c.Op == plan.OpRemove
+	default:
+		return false
+	}
+}
+
+// nextOf says in a few words what a pass would do, and why; empty where there is nothing to do.
+func nextOf(a reconcile.Action) string {
+	switch a.Kind {
+	case reconcile.Launch:
+		return fmt.Sprintf("launch on %s: %s", a.Platform, a.Reason)
+	case reconcile.WriteOff:
+		return "write off: " + a.Reason
+	case reconcile.Stop:
+		return "stop: " + a.Reason
+	case reconcile.Release:
+		return "release: " + a.Reason
+	case reconcile.Wait:
+		return "wait: " + a.Reason
+	case reconcile.Blocked:
+		return "nothing, until somebody helps: " + a.Reason
+	case reconcile.Fail:
+		return "nothing, it was given up: " + a.Reason
+	case reconcile.None:
+	}
+	return ""
+}
+
+func (d *planDoc) show(e env, asJSON, markdown bool) error {
 	switch {
 	case asJSON:
-		b, err := changes.JSON()
-		if err != nil {
-			return err
-		}
-		_, err = e.stdout.Write(b)
-		return err
+		return printJSON(e.stdout, d)
 	case markdown:
-		for _, r := range refusals {
+		for _, r := range d.Refusals {
 			fmt.Fprintf(e.stdout, "> **Refused (%s):** %s\n\n", r.Code, clean(r.Text))
 		}
-		_, err := fmt.Fprint(e.stdout, changes.Markdown(maxComment))
+		_, err := fmt.Fprint(e.stdout, d.Markdown(maxComment))
 		return err
 	}
-	if err := changes.Text(e.stdout, e.color()); err != nil {
+	if err := d.Text(e.stdout, e.color()); err != nil {
 		return err
 	}
-	printRefusals(e, refusals)
+	printRefusals(e, d.Refusals)
 	return nil
 }
 

@@ -8,9 +8,9 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/lmittmann/tint"
@@ -93,7 +93,7 @@ func (p *project) openStore(ctx context.Context, write bool) (bucket.Bucket, str
 // may be launched, or even looked for, in a store that nobody meant.
 func (p *project) unusable() error {
 	for _, q := range p.plan.Errors() {
-		if q.Pos.File == plan.ConfigFile && q.Code != "GlobMatchesNothing" {
+		if p.plan.Config.Store == "" || q.Pos.File == plan.ConfigFile && q.Pos.Line > 0 && q.Code != "GlobMatchesNothing" {
 			return &exit{code: exitError, err: errors.New(q.String()), hint: "neither store nor platforms are touched while " + plan.ConfigFile + " has an error; headway validate lists all"}
 		}
 	}
@@ -160,32 +160,29 @@ func (p *project) printProblems() bool {
 	return bad
 }
 
-// actor is what a reconciler may do besides looking. The zero value looks.
-type actor struct {
-	write  bool
-	bundle func(context.Context, *plan.Job) error
-	load   func(context.Context, string) (*plan.Plan, error)
-	floor  time.Duration
+// reader is a reconciler that writes nothing, and its store.
+func (p *project) reader(ctx context.Context) (*reconcile.Reconciler, bucket.Bucket, error) {
+	return p.reconciler(ctx, false, reconcile.Config{})
 }
 
-// reconciler joins the store, the platforms and the secrets into what decides.
-func (p *project) reconciler(ctx context.Context, a actor) (*reconcile.Reconciler, bucket.Bucket, error) {
-	b, url, err := p.openStore(ctx, a.write)
+// reconciler joins the store, the platforms and the secrets into what decides; c brings what only a writer needs. write
+// false makes it a reader.
+func (p *project) reconciler(ctx context.Context, write bool, c reconcile.Config) (*reconcile.Reconciler, bucket.Bucket, error) {
+	b, url, err := p.openStore(ctx, write)
 	if err != nil {
 		return nil, nil, err
 	}
 	rs := p.declared()
-	if a.write {
+	if write {
 		if rs, err = p.platforms(b); err != nil {
 			return nil, nil, err
 		}
 	}
 	host, _ := os.Hostname()
-	r, err := reconcile.New(reconcile.Config{
-		Bucket: b, StoreURL: url, Runners: rs, ID: fmt.Sprintf("%s/%d", host, os.Getpid()), Log: p.env.logger(),
-		Secrets: func(name string) (string, bool) { v := p.env.getenv(name); return v, v != "" },
-		Bundle:  a.bundle, Load: a.load, LeaseFloor: a.floor, Dry: !a.write,
-	})
+	c.Bucket, c.StoreURL, c.Runners, c.Dry = b, url, rs, !write
+	c.ID, c.Log = fmt.Sprintf("%s/%d", host, os.Getpid()), p.env.logger()
+	c.Secrets = func(name string) (string, bool) { v := p.env.getenv(name); return v, v != "" }
+	r, err := reconcile.New(c)
 	return r, b, err
 }
 
@@ -215,11 +212,9 @@ func (p *project) works(accepted *plan.Accepted) []plan.Digest {
 	return out
 }
 
-// named finds the work that a person means: a job's name in the plan or in the accepted plan, or the first digits of a work.
+// named finds the work that a person means: a job's name in the accepted plan, which is what runs, or in the files, or
+// the first digits of a work.
 func (p *project) named(name string, accepted *plan.Accepted) (job string, work plan.Digest, err error) {
-	if j, ok := p.plan.Job(name); ok {
-		return j.Name, j.Work, nil
-	}
 	var known []string
 	if accepted != nil {
 		for _, j := range accepted.Jobs {
@@ -228,6 +223,9 @@ func (p *project) named(name string, accepted *plan.Accepted) (job string, work 
 				return j.Name, j.Work, nil
 			}
 		}
+	}
+	if j, ok := p.plan.Job(name); ok {
+		return j.Name, j.Work, nil
 	}
 	for i := range p.plan.Jobs {
 		known = append(known, p.plan.Jobs[i].Name)
@@ -242,14 +240,17 @@ func (p *project) named(name string, accepted *plan.Accepted) (job string, work 
 	hint := "the plan has no jobs"
 	if len(known) > 0 {
 		sort.Strings(known)
+		known = slices.Compact(known)
 		hint = "known jobs: " + runners.Bound(strings.Join(known, ", "), 400)
 	}
 	return "", "", &exit{code: exitError, err: fmt.Errorf("no job and no work is called %q", name), hint: hint}
 }
 
 func (e env) logger() *slog.Logger {
-	level := slog.LevelWarn // what was done is printed by the verbs
+	level := slog.LevelError // what was done, and what failed, is printed by the verbs
 	switch e.getenv("HEADWAY_LOG") {
+	case "warn":
+		level = slog.LevelWarn
 	case "info":
 		level = slog.LevelInfo
 	case "debug":

@@ -38,7 +38,7 @@ func readProject(_ context.Context, e env, at string) (*project, error) {
 	}
 	defer tree.Close()
 	p := &project{env: e, root: root, commit: workTreeName}
-	p.plan, p.problems = plan.Load(tree)
+	p.take(plan.Load(tree))
 	if head, err := tree.Head(); err == nil && head != "" {
 		if dirty, err := tree.Dirty(); err == nil && !dirty {
 			p.commit = head
@@ -85,9 +85,24 @@ func (p *project) load(r *repo.Repo, commit string) error {
 		return err
 	}
 	guarded := &honest{tree: tree}
-	p.plan, p.problems = plan.Load(guarded)
+	p.take(plan.Load(guarded))
 	p.commit = commit
 	return guarded.failed()
+}
+
+// take keeps what was read. A plan without jobs is left to the guards where that is all that is wrong with it: they know
+// whether there is anything to lose, and whether the commit says that it is meant.
+func (p *project) take(pl *plan.Plan, problems []plan.Problem) {
+	p.plan, p.problems = pl, problems
+	var rest []plan.Problem
+	for _, q := range pl.Problems {
+		if q.Code != "EmptyPlan" {
+			rest = append(rest, q)
+		}
+	}
+	if len(pl.Errors()) == 1 && len(rest) < len(pl.Problems) {
+		pl.Problems = rest
+	}
 }
 
 // honest passes a tree through and remembers an answer that means "could not be read", as opposed to "is not there":

@@ -45,15 +45,17 @@ func newStatus(e env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			r, _, err := p.reconciler(c.Context(), actor{})
+			r, b, err := p.reader(c.Context())
 			if err != nil {
 				return err
 			}
+			past := pastOf(b)
 			for {
 				doc, err := status(c.Context(), p, r)
 				if err != nil {
 					return err
 				}
+				past.fill(c.Context(), doc)
 				if len(args) == 1 {
 					if doc.Jobs = only(doc.Jobs, args[0]); len(doc.Jobs) == 0 {
 						_, _, err := p.named(args[0], nil)
@@ -150,7 +152,7 @@ func printStatus(e env, doc *statusDoc) error {
 		}
 		if r.Attempt > 0 {
 			attempt = strconv.FormatInt(r.Attempt, 10)
-			if r.State == plan.StateHeld { // of nothing else is the age looked up
+			if r.State == plan.StateHeld || r.AgeS > 0 { // else it is not known
 				changed = ago(time.Duration(r.AgeS*float64(time.Second))) + " ago"
 			}
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -27,7 +28,8 @@ func newValidate(e env) *cobra.Command {
 				return err
 			}
 			if asJSON {
-				doc := problemDoc{FormatVersion: "1.0", OK: len(p.plan.Errors()) == 0, Jobs: len(p.plan.Jobs), Files: len(p.plan.Files), Problems: p.problems}
+				ok := !slices.ContainsFunc(p.problems, func(q plan.Problem) bool { return q.Severity == plan.Error })
+				doc := problemDoc{FormatVersion: "1.0", OK: ok, Jobs: len(p.plan.Jobs), Files: len(p.plan.Files), Problems: p.problems}
 				if doc.Problems == nil {
 					doc.Problems = []plan.Problem{}
 				}

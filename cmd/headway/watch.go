@@ -23,12 +23,12 @@ type watcher struct {
 	loop     *loop
 	state    string // folder for the embedded store, scratch and caches
 	interval time.Duration
-	trouble  string // what was said last about the repository
-	met      string // commit that was announced last
+	trouble  map[string]string // what was said last about the repository, the commit and the pass, while it lasts
+	told     string            // the commit whose line was printed last
 }
 
 func newWatch(e env) *cobra.Command {
-	w := &watcher{}
+	w := &watcher{trouble: map[string]string{}}
 	var branch, state, key, known string
 	var once bool
 	c := &cobra.Command{Use: "watch [REPOSITORY]", Short: "the loop over a branch, for ever", Args: cobra.MaximumNArgs(1),
@@ -101,8 +101,9 @@ func (w *watcher) run(ctx context.Context, once bool) error {
 			case ctx.Err() != nil:
 				return ctx.Err()
 			case err != nil:
-				w.say("the pass failed, the next one tries again: %v", err)
+				w.say("pass", "the pass failed, the next one tries again: %v", err)
 			default:
+				w.well("pass")
 				w.loop.say(report)
 				for _, r := range report.Refusals {
 					if r.New {
@@ -126,12 +127,20 @@ func (w *watcher) run(ctx context.Context, once bool) error {
 	}
 }
 
-// say reports trouble once, until something else is to be said.
-func (w *watcher) say(format string, args ...any) {
+// say reports trouble of one kind once, until something else is to be said of it.
+func (w *watcher) say(what, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
-	if text != w.trouble {
-		w.trouble = text
+	if text != w.trouble[what] {
+		w.trouble[what] = text
 		warn(w.env, "%s", text)
+	}
+}
+
+// well says once that trouble of one kind is over.
+func (w *watcher) well(what string) {
+	if w.trouble[what] != "" {
+		delete(w.trouble, what)
+		fmt.Fprintf(w.stdout, "the %s is well again\n", what)
 	}
 }
 
@@ -149,70 +158,60 @@ func (w *watcher) poll(ctx context.Context) (fresh bool) {
 	case repo.WentBack:
 		head = o.New
 	case repo.BranchGone:
-		w.say("%v: the last accepted plan stays in force", o.Err)
+		w.say("repository", "%v: the last accepted plan stays in force", o.Err)
 		return false
 	case repo.Unreachable:
 		if ctx.Err() != nil {
 			return false
 		}
+		w.say("repository", "the repository is away since %s: %v: the last good plan stays in force", o.Since.UTC().Format(time.RFC3339), o.Err)
 		if w.loop == nil { // started while the remote is away: what an earlier process fetched will do
 			if last, err := w.git.Head(ctx); err == nil {
 				w.take(ctx, last)
 			}
 		}
-		w.say("the repository is away since %s: %v: the last good plan stays in force", o.Since.UTC().Format(time.RFC3339), o.Err)
 		return false
 	}
+	w.well("repository")
 	if w.loop != nil && w.loop.p.commit == head.Hash {
-		w.well()
+		w.well("commit")
 		return true
 	}
 	return w.take(ctx, head)
 }
 
-// well says once that trouble is over.
-func (w *watcher) well() {
-	if w.trouble != "" {
-		w.trouble = ""
-		fmt.Fprintln(w.stdout, "all is well again")
-	}
-}
-
-// take makes a commit's plan the desired one. A commit whose configuration cannot be used leaves the last good plan, and
-// its store, in place: a typo in headway.yaml must not send the loop to another store.
+// take makes a commit's plan the desired one. One that cannot be used leaves the last good plan in place.
 func (w *watcher) take(ctx context.Context, head repo.Commit) bool {
 	p := &project{env: w.env, root: w.state}
 	if err := p.load(w.git, head.Hash); err != nil {
-		w.say("commit %.12s cannot be read whole: %v: the last good plan stays in force", head.Hash, err)
+		w.say("commit", "commit %.12s cannot be read whole: %v: the last good plan stays in force", head.Hash, err)
 		return false
 	}
-	if w.met != head.Hash {
-		w.met = head.Hash
+	if w.told != head.Hash {
+		w.told = head.Hash
 		fmt.Fprintf(w.stdout, "commit %.12s %s: %s in %s\n", head.Hash, clean(head.Subject()), count(len(p.plan.Jobs), "job"), count(len(p.plan.Files), "file"))
 		p.printProblems()
 	}
-	for _, q := range p.plan.Errors() {
-		if q.Pos.File == plan.ConfigFile {
-			w.say("commit %.12s: %s: the last good plan stays in force", head.Hash, q)
-			return false
-		}
+	if err := p.unusable(); err != nil {
+		w.say("commit", "commit %.12s is not followed, since %s has an error: the last good plan stays in force", head.Hash, plan.ConfigFile)
+		return false
 	}
 	if w.loop == nil || w.loop.p.plan.Config.Store != p.plan.Config.Store || !samePlatforms(w.loop.p.plan.Config, p.plan.Config) {
 		l, err := newLoop(ctx, p, w.git)
 		if err != nil {
-			w.say("commit %.12s: %v: the last good plan stays in force", head.Hash, err)
+			w.say("commit", "commit %.12s: %v: it is tried again; the last good plan stays in force", head.Hash, err)
 			return false
 		}
 		w.loop = l
-		w.well()
-		return true
+	} else {
+		message, err := commitMessage(w.git, head.Hash)
+		if err != nil {
+			w.say("commit", "commit %.12s: %v", head.Hash, err)
+			return false
+		}
+		w.loop.p, w.loop.message = p, message
 	}
-	if err := w.loop.read(head.Hash); err != nil {
-		w.say("commit %.12s: %v: the last good plan stays in force", head.Hash, err)
-		return false
-	}
-	w.loop.p = p
-	w.well()
+	w.well("commit")
 	return true
 }
 
