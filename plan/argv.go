@@ -20,12 +20,12 @@ func (l *loader) argv(e *entry, j *Job) {
 	if len(words) == 0 {
 		return // reported
 	}
-	var out []string
+	out := make([]string, 0, len(words))
 	for _, w := range words {
 		if !w.quoted && slices.Contains(shellWords, w.text) {
 			l.ps.warn(pos, "ShellSyntax", "run has the word "+show(w.text)+", but no shell takes part", "write sh -c '…' if a shell is wanted, or quote the word")
 		}
-		out = append(out, l.word(e, j, w.text)...)
+		out = append(out, l.word(e, j, w.text))
 	}
 	for i, w := range out {
 		_, arg, _ := strings.Cut(w, "=")
@@ -58,15 +58,18 @@ func escapes(w string) bool {
 	return false
 }
 
-// word fills in one word, which a group of needs can turn into several.
-func (l *loader) word(e *entry, j *Job, w string) []string {
+// word fills in one word. One that stands for a group of needs is split when the members are known.
+func (l *loader) word(e *entry, j *Job, w string) string {
+	if !strings.Contains(w, "${") {
+		return w
+	}
 	if name, ok := strings.CutPrefix(w, "${needs."); ok && strings.HasSuffix(name, "}") && strings.Count(w, "${") == 1 {
 		name = strings.TrimSuffix(name, "}")
 		if g := l.byName[name]; g != nil && len(g.axes) > 0 && e.needsName(name) {
-			return []string{"${needs." + name + "}"} // split when the members are known
+			return w
 		}
 	}
-	return []string{expand(w, func(name string) (string, bool) { return l.variable(e, j, name) })}
+	return expand(w, func(name string) (string, bool) { return l.variable(e, j, name) })
 }
 
 // variable is the text for one ${name}; what is not known is reported and left.
@@ -157,38 +160,55 @@ type cmdWord struct {
 // splitWords splits at white space. 'single' and "double" quotes keep words together and are taken away; inside double
 // quotes \" and \\ stand for the second character. Nothing else is special.
 func splitWords(s string) (out []cmdWord, why string) {
-	var b strings.Builder
-	in, quoted := false, false
-	for i := 0; i < len(s); i++ {
-		c := s[i]
-		switch {
-		case c == ' ' || c == '\n' || c == '\t' || c == '\r':
-			if in {
-				out = append(out, cmdWord{b.String(), quoted})
-				b.Reset()
-			}
-			in, quoted = false, false
-		case c == '\'' || c == '"':
-			in, quoted = true, true
-			n := closing(s[i+1:], c)
-			if n < 0 {
-				return nil, "a quote is not closed"
-			}
-			part := s[i+1 : i+1+n]
-			if c == '"' {
-				part = strings.NewReplacer(`\"`, `"`, `\\`, `\`).Replace(part)
-			}
-			b.WriteString(part)
-			i += n + 1
-		default:
-			in = true
-			b.WriteByte(c)
+	out = make([]cmdWord, 0, 1+strings.Count(s, " "))
+	for i := 0; i < len(s); {
+		if isBlank(s[i]) {
+			i++
+			continue
 		}
-	}
-	if in {
-		out = append(out, cmdWord{b.String(), quoted})
+		start := i
+		for i < len(s) && !isBlank(s[i]) && s[i] != '\'' && s[i] != '"' {
+			i++
+		}
+		if i == len(s) || isBlank(s[i]) {
+			out = append(out, cmdWord{s[start:i], false})
+			continue
+		}
+		word, n := quotedWord(s[start:])
+		if n < 0 {
+			return nil, "a quote is not closed"
+		}
+		out = append(out, cmdWord{word, true})
+		i = start + n
 	}
 	return out, ""
+}
+
+func isBlank(c byte) bool { return c == ' ' || c == '\n' || c == '\t' || c == '\r' }
+
+// quotedWord reads the word at the start of s, which has quotes in it, and gives its length there; -1 when a quote is
+// not closed.
+func quotedWord(s string) (word string, n int) {
+	var b strings.Builder
+	for n < len(s) && !isBlank(s[n]) {
+		c := s[n]
+		n++
+		if c != '\'' && c != '"' {
+			b.WriteByte(c)
+			continue
+		}
+		end := closing(s[n:], c)
+		if end < 0 {
+			return "", -1
+		}
+		part := s[n : n+end]
+		if c == '"' {
+			part = strings.NewReplacer(`\"`, `"`, `\\`, `\`).Replace(part)
+		}
+		b.WriteString(part)
+		n += end + 1
+	}
+	return b.String(), n
 }
 
 // closing finds the end of a quoted part.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -83,10 +84,7 @@ func (l *loader) run() {
 	l.plan.Config = l.config
 	l.find()
 	l.broken = make([]bool, len(l.files))
-	for i, f := range l.files {
-		l.plan.Files = append(l.plan.Files, f.path)
-		l.readFile(i, f)
-	}
+	l.readFiles()
 	l.bind()
 	l.resolveLike()
 	l.jobs, l.owner = make([]Job, 0, l.estimate()), make([]*entry, 0, l.estimate())
@@ -156,28 +154,70 @@ func (l *loader) read(name string, most int64) ([]byte, bool) {
 	return nil, false
 }
 
-// readFile reads one plan file's entries.
-func (l *loader) readFile(i int, f planFile) {
-	before := l.ps.errors
-	defer func() { l.broken[i] = l.ps.errors > before }()
+// parsing is one file on its way through the parser.
+type parsing struct {
+	index int
+	root  *node
+	ps    problems
+	done  chan struct{}
+}
+
+// maxParsers bounds how many files are parsed at a time, and so the memory for their nodes.
+const maxParsers = 4
+
+// readFiles reads all plan files. Parsing is most of the work, and each file is parsed for itself, so that goes on on
+// all processors; the tree is read, and the entries are made, here and in the files' order.
+func (l *loader) readFiles() {
+	width := min(runtime.GOMAXPROCS(0), maxParsers)
+	var flight []*parsing // oldest first
+	for i, f := range l.files {
+		l.plan.Files = append(l.plan.Files, f.path)
+		before := l.ps.errors
+		data, ok := l.readFile(f)
+		l.broken[i] = l.ps.errors > before
+		if !ok {
+			continue
+		}
+		p := &parsing{index: i, done: make(chan struct{})}
+		go func() {
+			defer close(p.done)
+			p.root, p.ps = parse(f.path, data)
+		}()
+		if flight = append(flight, p); len(flight) > width {
+			l.parsed(flight[0])
+			flight = flight[1:]
+		}
+	}
+	for _, p := range flight {
+		l.parsed(p)
+	}
+}
+
+// readFile reads one plan file's bytes.
+func (l *loader) readFile(f planFile) ([]byte, bool) {
 	if f.size > MaxFileBytes {
 		l.ps.refuse(Pos{File: f.path}, "TooLarge", fmt.Sprintf("the file has %d KiB", f.size>>10), fmt.Sprintf("at most %d KiB", MaxFileBytes>>10), "split it")
+		return nil, false
+	}
+	return l.read(f.path, MaxFileBytes)
+}
+
+// parsed waits for a file's nodes and makes its entries.
+func (l *loader) parsed(p *parsing) {
+	<-p.done
+	ps := &p.ps
+	defer func() {
+		l.broken[p.index] = ps.bad()
+		l.merge(*ps)
+		p.root = nil
+	}()
+	if p.root == nil {
 		return
 	}
-	data, ok := l.read(f.path, MaxFileBytes)
-	if !ok {
-		return
-	}
-	root, ps := parse(f.path, data)
-	mine := &ps
-	defer func() { l.merge(*mine) }()
-	if root == nil {
-		return
-	}
-	d := &decoder{file: f.path, index: i, ps: mine}
+	d := &decoder{file: l.files[p.index].path, index: p.index, ps: ps}
 	top := &Field{Name: "the file"}
 	seen := false
-	d.pairs(root, top, func(k, v *node) {
+	d.pairs(p.root, top, func(k, v *node) {
 		if k.Value != "jobs" {
 			d.unknown(k, "a plan file", []string{"jobs"})
 			return
@@ -190,7 +230,7 @@ func (l *loader) readFile(i int, f planFile) {
 		})
 	})
 	if !seen && !ps.bad() {
-		d.refuse(root, "NoJobs", "the file has no jobs", "jobs: and below it one entry per job", "")
+		d.refuse(p.root, "NoJobs", "the file has no jobs", "jobs: and below it one entry per job", "")
 	}
 }
 
