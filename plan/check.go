@@ -202,7 +202,13 @@ func (l *loader) checkCode(e *entry) {
 	c := l.folder(e.job.Code)
 	e.job.CodeTree = c.tree
 	if c.code != "" {
-		l.ps.refuse(e.at("code"), c.code, "code: "+c.text, c.wants, c.hint)
+		hint := c.hint
+		if c.code == "NoSuchFolder" {
+			if m := l.meant(e.at("code").File, c, e.job.Code); m != "" {
+				hint = "did you mean " + m + "?"
+			}
+		}
+		l.ps.refuse(e.at("code"), c.code, "code: "+c.text, c.wants, hint)
 		return
 	}
 	if file := l.files[e.file].path; strings.HasPrefix(file, e.job.Code+"/") {

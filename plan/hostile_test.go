@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"path"
 	"runtime"
 	"slices"
 	"strings"
@@ -104,15 +105,16 @@ func TestCodeFolders(t *testing.T) {
 		code map[string]MemFile
 		want string
 	}{
-		{"plain", map[string]MemFile{"c/x.py": file("x")}, ""},
-		{"link inside", map[string]MemFile{"c/x.py": file("x"), "c/d/y": {Kind: KindLink, Data: []byte("../x.py")}}, ""},
+		{"plain", map[string]MemFile{"c/x.py": file("x"), "c/.github/x": file(""), "c/..x": file(""), "c/ü": file(""), "c/d/x.py": file("x")}, ""},
+		{"link inside", map[string]MemFile{"c/x.py": file("x"), "c/d/y": {Kind: KindLink, Data: []byte("../x.py")}}, "SymlinkInCode"},
 		{"link out", map[string]MemFile{"c/x.py": file("x"), "c/y": {Kind: KindLink, Data: []byte("../other")}}, "SymlinkInCode"},
 		{"link absolute", map[string]MemFile{"c/y": {Kind: KindLink, Data: []byte("/etc/passwd")}}, "SymlinkInCode"},
-		{"link through a link", map[string]MemFile{"c/a/b/p": {Kind: KindLink, Data: []byte("../../s")}, "c/s/f": file(""), "c/a/b/q": {Kind: KindLink, Data: []byte("p/../..")}}, "SymlinkInCode"},
 		{"folder is a link", map[string]MemFile{"c": {Kind: KindLink, Data: []byte("train")}}, "SymlinkInCode"},
 		{"submodule", map[string]MemFile{"c/x.py": file("x"), "c/sub": {Kind: KindSubmodule, Hash: strings.Repeat("2", 40)}}, "SubmoduleInCode"},
 		{"folder is a submodule", map[string]MemFile{"c": {Kind: KindSubmodule, Hash: strings.Repeat("2", 40)}}, "SubmoduleInCode"},
 		{"lfs", map[string]MemFile{"c/deep/er/w.bin": file(lfs)}, "LFSPointer"},
+		{"many files", crowd(MaxCodeFiles + 1), "TooManyFiles"},
+		{"deep", map[string]MemFile{"c/" + strings.Repeat("d/", 4*MaxDepth+1) + "x": file("")}, "TooDeep"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.code["plans/p.yaml"] = file("jobs:\n  a: {run: x, code: ../c}\n")
@@ -123,6 +125,83 @@ func TestCodeFolders(t *testing.T) {
 			}
 			if d := cmp.Diff(want, codes); d != "" {
 				t.Errorf("%s\n%v", d, p.Problems)
+			}
+		})
+	}
+}
+
+// crowd is a code folder of n files.
+func crowd(n int) map[string]MemFile {
+	m := make(map[string]MemFile, n)
+	for i := range n {
+		m[fmt.Sprintf("c/%d/%d", i/1000, i)] = file("")
+	}
+	return m
+}
+
+// claims is a tree that says of one file how large it is, and holds folders that Git never makes.
+type claims struct {
+	*MemTree
+	name  string
+	size  int64
+	empty map[string]int // folders that hold so many empty folders and nothing else
+}
+
+func (c claims) Entries(dir string) ([]Entry, error) {
+	if n, ok := c.empty[dir]; ok {
+		es := make([]Entry, n)
+		for i := range es {
+			es[i] = Entry{Name: fmt.Sprint(i), Kind: KindDir}
+		}
+		return es, nil
+	}
+	es, err := c.MemTree.Entries(dir)
+	if err != nil && strings.HasPrefix(dir, "empty/") {
+		return nil, nil
+	}
+	for i := range es {
+		if path.Join(dir, es[i].Name) == c.name {
+			es[i].Size = c.size
+		}
+	}
+	for d := range c.empty {
+		if parentOf(d) == dir {
+			es = append(es, Entry{Name: path.Base(d), Kind: KindDir})
+		}
+	}
+	return es, err
+}
+
+// TestCodeFolderBounds: bounds that no tree in memory can cross cheaply.
+func TestCodeFolderBounds(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		tree claims
+		want string
+	}{
+		{"as large as may be", claims{name: "c/x", size: MaxCodeBytes}, ""},
+		{"too large", claims{name: "c/x", size: MaxCodeBytes + 1}, "TooLarge"},
+		{"too large together", claims{name: "c/x", size: MaxCodeBytes - 1}, "TooLarge"},
+		{"no sizes", claims{name: "c/x", size: -1}, ""},
+		{"nothing but folders", claims{empty: map[string]int{"empty": 3}}, "EmptyFolder"},
+		{"folders without end", claims{empty: map[string]int{"empty": MaxCodeEntries + 1}}, "TooManyFiles"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			files := map[string]string{ConfigFile: refuseConfig, "plans/p.yaml": "jobs:\n  a: {run: x, code: ../c}\n", "c/x": ""}
+			if c.tree.empty != nil {
+				files["plans/p.yaml"] = "jobs:\n  a: {run: x, code: ../empty}\n"
+			}
+			if strings.HasSuffix(c.name, "together") {
+				files["c/y"] = "12"
+			}
+			c.tree.MemTree = NewMemTree(files)
+			_, ps := Load(c.tree)
+			got := ""
+			for _, q := range ps {
+				got += q.Code
+			}
+			if got != c.want {
+				t.Errorf("got %v, want %q", ps, c.want)
 			}
 		})
 	}

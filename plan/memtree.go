@@ -157,17 +157,5 @@ func (m *MemTree) Read(p string, max int64) ([]byte, error) {
 	return f.Data, nil
 }
 
-// ReadLink gives a symbolic link's target text.
-func (m *MemTree) ReadLink(p string) (string, error) {
-	f, ok := m.files[p]
-	if !ok || f.Kind != KindLink {
-		return "", fmt.Errorf("link %q: %w", p, fs.ErrNotExist)
-	}
-	return string(f.Data), nil
-}
-
-// Compile-time assertions.
-var (
-	_ Tree       = (*MemTree)(nil)
-	_ LinkReader = (*MemTree)(nil)
-)
+// Compile-time assertion.
+var _ Tree = (*MemTree)(nil)

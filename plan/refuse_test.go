@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -22,7 +23,8 @@ defaults:
 `
 
 // TestRefuse loads every tree of testdata/refuse. Each archive ends with the problems that are expected, the jobs that
-// may be acted on all the same, and the frozen ones.
+// may be acted on all the same, and the frozen ones. What an archive cannot hold stands in the lines before its first
+// file: file, link and submodule with a quoted path and a quoted text, and without with the path of a file to leave out.
 func TestRefuse(t *testing.T) {
 	paths, err := filepath.Glob("testdata/refuse/*.txtar")
 	if err != nil || len(paths) < 40 {
@@ -34,11 +36,7 @@ func TestRefuse(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			files := map[string]string{"headway.yaml": refuseConfig, "train/train.py": "print(1)\n"}
-			for _, f := range a.Files[:len(a.Files)-1] {
-				files[f.Name] = string(f.Data)
-			}
-			p, ps := Load(NewMemTree(files))
+			p, ps := Load(caseTree(t, a))
 			got := verdict(p, ps)
 			want := &a.Files[len(a.Files)-1]
 			if *update {
@@ -54,6 +52,48 @@ func TestRefuse(t *testing.T) {
 			checkProblems(t, ps)
 		})
 	}
+}
+
+// caseTree is the tree of one archive.
+func caseTree(t testing.TB, a *txtar.Archive) *MemTree {
+	t.Helper()
+	files := map[string]MemFile{"headway.yaml": file(refuseConfig), "train/train.py": file("print(1)\n")}
+	for _, f := range a.Files[:len(a.Files)-1] {
+		files[f.Name] = MemFile{Data: f.Data}
+	}
+	for line := range strings.Lines(string(a.Comment)) {
+		what, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if what == "" || what == "#" {
+			continue
+		}
+		quoted, err := strconv.QuotedPrefix(rest)
+		if err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		name, err := strconv.Unquote(quoted)
+		if err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		text := ""
+		if rest = strings.TrimSpace(rest[len(quoted):]); rest != "" {
+			if text, err = strconv.Unquote(rest); err != nil {
+				t.Fatalf("%q: %v", line, err)
+			}
+		}
+		switch what {
+		case "file":
+			files[name] = file(text)
+		case "link":
+			files[name] = MemFile{Kind: KindLink, Data: []byte(text)}
+		case "submodule":
+			files[name] = MemFile{Kind: KindSubmodule, Hash: strings.Repeat("1", 40)}
+		case "without":
+			delete(files, name)
+		default:
+			t.Fatalf("%q: unknown word", line)
+		}
+	}
+	return MakeMemTree(files)
 }
 
 func verdict(p *Plan, ps []Problem) string {
