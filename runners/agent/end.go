@@ -87,19 +87,20 @@ func describe(e guard.Ended) string {
 	return fmt.Sprintf("exited with code %d", e.Code)
 }
 
-// lastWord is the program's own last error: what it told the agent, else the last line it printed.
+// lastWord is the program's own last error: what it told the agent, else the last line it printed. This run's folder
+// is taken out of it: its name is another one in each attempt, and an error that comes back must be known again.
 func (r *run) lastWord(e guard.Ended) string {
 	if e.Failed != "" {
-		return e.Failed
+		return r.scratch.hide(e.Failed)
 	}
 	r.d.mu.Lock()
 	told := r.d.lastWord
 	r.d.mu.Unlock()
 	if line := lastLine(told); line != "" {
-		return r.out.Text(line)
+		return r.scratch.hide(r.out.Text(line))
 	}
 	if line := r.tail.lastLine(); line != "" {
-		return line
+		return r.scratch.hide(line)
 	}
 	return "it printed nothing"
 }

@@ -29,6 +29,7 @@ func TestEnds(t *testing.T) {
 		"no result":       {shell("echo done"), CodeNoResult, "no_result", 0, "the program exited with code 0 and left no file in its result folder: write one into $HEADWAY_RESULT (result)", ""},
 		"exit 1 at once":  {shell("exit 1"), CodeUserCode, "user_code", 1, "the program exited with code 1: it printed nothing", "it printed nothing"},
 		"last line":       {shell("echo Traceback; echo 'ValueError: bad' >&2; echo; exit 3"), CodeUserCode, "user_code", 3, "the program exited with code 3: ValueError: bad", "ValueError: bad"},
+		"own folder":      {shell(`echo "cannot open '$PWD/x'" >&2; exit 1`), CodeUserCode, "user_code", 1, "the program exited with code 1: cannot open 'code/x'", "cannot open 'code/x'"},
 		"signal":          {shell("kill -SEGV $$"), CodeUserCode, "user_code", 139, "the program was ended by signal 11 (segmentation fault): it printed nothing", ""},
 		"no such program": {[]string{"no-such-program"}, CodeUserCode, "user_code", 127, "", ""},
 		"no metrics":      {shell(`echo 1 >"$HEADWAY_RESULT/model"`), CodeNoResult, "no_result", 0, "the result has no metrics.json: the plan promises sum", ""},
@@ -113,7 +114,17 @@ func TestRefusedBeforeTheLease(t *testing.T) {
 			w.publish()
 			w.spec.Identity = []byte(`{"argv":["true"]}`)
 			put(w, w.b, record.SpecKey(w.work), w.spec)
-		}, CodeRefused, "its identity hashes to"},
+		}, CodeRefused, "the identity hashes to"},
+		"another command under an honest digest": {func(w *world) {
+			w.publish()
+			w.spec.Argv = []string{"/bin/sh", "-c", "evil"}
+			put(w, w.b, record.SpecKey(w.work), w.spec)
+		}, CodeRefused, "the spec's argv is"},
+		"another environment under an honest digest": {func(w *world) {
+			w.publish()
+			w.spec.Env = map[string]string{"LD_PRELOAD": "/tmp/evil.so"}
+			put(w, w.b, record.SpecKey(w.work), w.spec)
+		}, CodeRefused, "the spec's env is"},
 		"no spec": {func(w *world) { w.publish(); _ = w.b.Delete(w.Context(), record.SpecKey(w.work)) }, CodeRefused, "was never claimed"},
 		"huge spec": {func(w *world) {
 			w.publish()

@@ -1,9 +1,7 @@
 package agent
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -94,12 +92,11 @@ func checkSpec(s *record.Spec, work string) error {
 	if s.Protocol > record.Protocol {
 		return refused("the spec is of protocol %d, this agent reads up to %d: use a newer agent", s.Protocol, record.Protocol)
 	}
-	var identity bytes.Buffer
-	if err := json.Compact(&identity, s.Identity); err != nil {
-		return refused("the spec's identity is no JSON: %v", err)
+	if s.Work != work {
+		return refused("the spec is of work %.12s, but work %.12s was asked for", s.Work, work)
 	}
-	if got := record.Hash(identity.Bytes()); s.Work != work || got != work {
-		return refused("the spec is of work %.12s and its identity hashes to %.12s, but work %.12s was asked for", s.Work, got, work)
+	if err := record.CheckIdentity(*s); err != nil {
+		return refused("the spec is not what work %.12s stands for: %v", work, err)
 	}
 	if len(s.Argv) == 0 || s.Argv[0] == "" {
 		return refused("the spec names no program to run")

@@ -54,6 +54,11 @@ func newScratch(base string) (*scratch, error) {
 
 func (s *scratch) at(sub string) string { return filepath.Join(s.dir, sub) }
 
+// hide makes the paths below the folder relative to it in a text.
+func (s *scratch) hide(text string) string {
+	return strings.ReplaceAll(text, s.dir+string(filepath.Separator), "")
+}
+
 func (s *scratch) remove() {
 	_ = os.RemoveAll(s.dir) // the program's own files may refuse; the next sweep tries again
 	_ = os.Remove(s.lock.Name())

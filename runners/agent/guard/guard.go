@@ -140,9 +140,11 @@ func (p *Process) Done() <-chan struct{} { return p.done }
 func (p *Process) Ended() Ended { <-p.done; return p.ended }
 
 // Signal sends a signal to the program's group; SIGKILL goes to every descendant. A program that has ended is no error.
+// The guardian carries it out, so one that somebody stopped is woken first.
 func (p *Process) Signal(s syscall.Signal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	b, _ := json.Marshal(order{Signal: s}) // a struct of one number
 	_, _ = p.orders.Write(append(b, '\n')) // a guardian that is gone has killed everything
+	_ = p.guardian.Process.Signal(syscall.SIGCONT)
 }

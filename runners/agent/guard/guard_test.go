@@ -115,6 +115,31 @@ func TestStubbornTreeIsKilled(t *testing.T) {
 	}
 }
 
+// A program can stop its guardian, or a user both; they are ended all the same.
+func TestStoppedGuardianIsWoken(t *testing.T) {
+	p, err := Start(Command{Guard: self(), Argv: []string{"sh", "-c", "kill -STOP $PPID; kill -STOP $$"}, Env: os.Environ()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(10 * time.Second); ; <-time.After(time.Millisecond) { // a fact with a deadline
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.PID))
+		if err == nil && strings.Contains(string(b), ") T ") {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("process %d does not stop: %s", p.PID, b)
+		}
+	}
+	p.Signal(syscall.SIGKILL)
+	select {
+	case <-p.Done():
+	case <-time.After(10 * time.Second):
+		_ = p.guardian.Process.Kill()
+		t.Fatal("SIGKILL waits for a guardian that is stopped")
+	}
+	gone(t, p.PID)
+}
+
 func TestExitAndOutput(t *testing.T) {
 	for _, c := range []struct {
 		script string
