@@ -256,12 +256,12 @@ func (p *pass) launch(ctx context.Context, o *order) {
 		return
 	}
 	if r.c.Bundle != nil {
-		if err := r.c.Bundle(ctx, o.t.job); err != nil {
+		if err := r.c.Bundle(ctx, o.t.job, o.t.commit); err != nil {
 			o.a.Err = fmt.Errorf("bundle the code of %s: %w", o.t.job.Code, err)
 			return
 		}
 	}
-	l := r.launchOf(o, pl, p.base.force.commit(), p.world.works[o.t.work].record)
+	l := r.launchOf(o, pl, p.world.works[o.t.work].record)
 	got := runners.Dispatcher{Bucket: r.b}.Launch(ctx, pl.runner, []runners.Launch{l})[0]
 	o.called = got.Receipt != nil
 	if o.known = got.Claimed && o.called; o.known {
@@ -290,7 +290,7 @@ func (p *pass) unchanged(ctx context.Context, o *order) (bool, error) {
 }
 
 // launchOf puts together what a worker and its platform need. before is the lease as it stands; nil: there is none.
-func (r *Reconciler) launchOf(o *order, pl *platform, commit string, before *witness.Record) runners.Launch {
+func (r *Reconciler) launchOf(o *order, pl *platform, before *witness.Record) runners.Launch {
 	j := o.t.job
 	window := pl.conf.Capture
 	if window <= 0 {
@@ -303,7 +303,7 @@ func (r *Reconciler) launchOf(o *order, pl *platform, commit string, before *wit
 		spec.Inputs = append(spec.Inputs, record.Input{Job: in.Job, Work: string(in.Work)})
 	}
 	claim := record.Claim{Protocol: record.Protocol, Work: string(j.Work), Dispatch: o.a.Dispatch, Nonce: record.Nonce(),
-		Dispatcher: r.c.ID, Platform: pl.conf.Name, Runner: pl.conf.Runner, Job: j.Name, Commit: commit, Reason: o.a.Reason,
+		Dispatcher: r.c.ID, Platform: pl.conf.Name, Runner: pl.conf.Runner, Job: j.Name, Commit: o.t.commit, Reason: o.a.Reason,
 		CaptureS: window.Seconds(), Terms: r.terms(j), Secrets: j.Secrets, Time: time.Now().UTC().Format(time.RFC3339)}
 	if before != nil && before.Attempt > 0 {
 		claim.Before = &record.Before{Attempt: before.Attempt, Step: before.Progress.Step}

@@ -78,7 +78,7 @@ func (r *Reconciler) Explain(ctx context.Context, job *plan.Job, platforms map[s
 	p.tally()
 	charges := account(h)
 	out := &Explanation{Work: job.Work, Job: job.Name, State: s.observed(job.Work).State, Spent: Spent(charges),
-		Limit: job.Limits.Retries, Now: Decide(p.facts(&target{work: job.Work, name: job.Name, job: job, unready: r.unready(job)}))}
+		Limit: job.Limits.Retries, Now: Decide(p.facts(&target{work: job.Work, name: job.Name, asked: asked{job: job}, unready: r.unready(job)}))}
 	out.Lines = r.lines(job.Work, h, charges, s)
 	if len(h.Dispatches) > 0 {
 		out.Earlier = h.Dispatches[0].N - 1

@@ -136,7 +136,7 @@ func (p *pass) targetsInForce(ctx context.Context) {
 	if p.report.Accepted {
 		for i := range p.d.Plan.Jobs {
 			j := &p.d.Plan.Jobs[i]
-			add(&target{work: j.Work, name: j.Name, job: j})
+			add(&target{work: j.Work, name: j.Name, asked: asked{j, p.d.Commit}})
 		}
 	}
 	force := p.base.force
@@ -145,8 +145,8 @@ func (p *pass) targetsInForce(ctx context.Context) {
 			continue
 		}
 		t := &target{work: j.Work, name: j.Name, wish: Frozen}
-		if job := p.r.jobOf(ctx, force, j.Work); job != nil {
-			t.job, t.wish = job, Wanted
+		if a := p.r.jobOf(ctx, force, j.Work); a.job != nil {
+			t.asked, t.wish = a, Wanted
 		}
 		add(t)
 	}

@@ -305,7 +305,7 @@ func TestWhatIsBundledComesFirst(t *testing.T) {
 		r := newRig(t, rigConfig{})
 		j, calls := job("a"), 0
 		rec := r.reconciler(func(c *reconcile.Config) {
-			c.Bundle = func(context.Context, *plan.Job) error {
+			c.Bundle = func(context.Context, *plan.Job, string) error {
 				if calls++; calls == 1 {
 					return errors.New("no space left")
 				}

@@ -28,7 +28,7 @@ const actsPerPass = 6
 type target struct {
 	work     plan.Digest
 	name     string
-	job      *plan.Job // nil: known only by name
+	asked    // job nil: known only by name
 	wish     Wish
 	leaving  *departing
 	unready  string // why it can't be launched from here, or ""

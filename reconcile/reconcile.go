@@ -30,8 +30,9 @@ type Config struct {
 	Log      *slog.Logger              // nil: nothing is said
 	// Secrets resolves a secret's name at launch; nil: none are known.
 	Secrets func(name string) (string, bool)
-	// Bundle makes sure that code/<tree>.tar.zst of a job exists, before its first launch; nil: jobs have no code.
-	Bundle func(ctx context.Context, job *plan.Job) error
+	// Bundle makes sure that code/<tree>.tar.zst of a job exists, before each launch; nil: jobs have no code. commit is
+	// the one that the job was read from: an earlier one than the newest, while that is refused or has errors.
+	Bundle func(ctx context.Context, job *plan.Job, commit string) error
 	// Load reads the plan at an earlier accepted commit again, so that what was accepted goes on after a restart while a
 	// newer commit is refused; nil, or an error: the jobs of that commit are left as they are.
 	Load func(ctx context.Context, commit string) (*plan.Plan, error)
@@ -134,13 +135,19 @@ type Reconciler struct {
 	told    map[string]*refused    // by root: the refusal that was said last
 	said    map[plan.Digest]string // the decision that was logged last
 	current accepting
-	jobs    map[plan.Digest]*plan.Job // of the accepted plan
-	loaded  map[string]*plan.Plan     // by commit; nil: it could not be read
+	jobs    map[plan.Digest]asked // of the accepted plan
+	loaded  map[string]*plan.Plan // by commit; nil: it could not be read
 	// storeErrors: the store answered an error since the last look at silence.
 	storeErrors bool
 
 	mu   sync.Mutex // guards asks while acts run side by side
 	asks map[askKey]*ask
+}
+
+// asked is a job and the commit that it was read from.
+type asked struct {
+	job    *plan.Job
+	commit string
 }
 
 // accepting says which plan was held against which stored version last, to spare comparing large plans.
@@ -163,7 +170,7 @@ func New(c Config) (*Reconciler, error) {
 	}
 	r := &Reconciler{c: c, gate: make(chan struct{}, 1), looks: map[plan.Digest]*look{}, parks: map[string]parkSeen{},
 		forces: map[string]stored{}, told: map[string]*refused{}, said: map[plan.Digest]string{},
-		jobs: map[plan.Digest]*plan.Job{}, loaded: map[string]*plan.Plan{}, asks: map[askKey]*ask{}}
+		jobs: map[plan.Digest]asked{}, loaded: map[string]*plan.Plan{}, asks: map[askKey]*ask{}}
 	r.b = counted{c.Bucket, &r.requests}
 	r.records.b = r.b
 	return r, nil
@@ -203,22 +210,22 @@ func (r *Reconciler) remember(pl *plan.Plan, force *inForce) {
 	if r.current.plan == pl && len(r.jobs) > 0 {
 		return
 	}
-	jobs := make(map[plan.Digest]*plan.Job, len(pl.Jobs))
+	jobs := make(map[plan.Digest]asked, len(pl.Jobs))
 	for _, j := range force.jobs() {
-		if old := r.jobs[j.Work]; old != nil {
+		if old, ok := r.jobs[j.Work]; ok {
 			jobs[j.Work] = old
 		}
 	}
 	for i := range pl.Jobs {
-		jobs[pl.Jobs[i].Work] = &pl.Jobs[i]
+		jobs[pl.Jobs[i].Work] = asked{&pl.Jobs[i], force.commit()}
 	}
 	r.jobs = jobs
 }
 
-// jobOf finds a job that is in force and not in the desired plan; nil: it can't be read any more.
-func (r *Reconciler) jobOf(ctx context.Context, f *inForce, w plan.Digest) *plan.Job {
-	if j := r.jobs[w]; j != nil {
-		return j
+// jobOf finds a job that is in force and not in the desired plan; without a job: it can't be read any more.
+func (r *Reconciler) jobOf(ctx context.Context, f *inForce, w plan.Digest) asked {
+	if a, ok := r.jobs[w]; ok {
+		return a
 	}
 	for _, commit := range []string{f.commit(), f.Clean} {
 		if commit == "" || r.c.Load == nil {
@@ -241,9 +248,9 @@ func (r *Reconciler) jobOf(ctx context.Context, f *inForce, w plan.Digest) *plan
 		}
 		for i := range pl.Jobs {
 			if pl.Jobs[i].Work == w {
-				return &pl.Jobs[i]
+				return asked{&pl.Jobs[i], commit}
 			}
 		}
 	}
-	return nil
+	return asked{}
 }

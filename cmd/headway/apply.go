@@ -83,7 +83,6 @@ type loop struct {
 	said          map[plan.Digest]string
 	warned        map[string]bool // errors of the last pass
 	message       string          // of the commit
-	inForce       string          // the accepted commit, as the last pass found it
 }
 
 func newLoop(ctx context.Context, p *project, git *repo.Repo) (*loop, error) {
@@ -104,26 +103,14 @@ func newLoop(ctx context.Context, p *project, git *repo.Repo) (*loop, error) {
 	return l, err
 }
 
-// bundle packs a job's code from the commit at hand, or from the accepted one while a newer commit is refused.
-func (l *loop) bundle(b bucket.Bucket) func(context.Context, *plan.Job) error {
-	return func(ctx context.Context, j *plan.Job) error {
-		var err error
-		for _, commit := range []string{l.p.commit, l.inForce} {
-			if commit == "" {
-				continue
-			}
-			tree, terr := l.git.Tree(commit)
-			if terr != nil {
-				err = errors.Join(err, terr)
-				continue
-			}
-			berr := bundler(b, tree)(ctx, j)
-			if berr == nil {
-				return nil
-			}
-			err = errors.Join(err, berr)
+// bundle packs a job's code from the commit that the job was read from, never from a newer one.
+func (l *loop) bundle(b bucket.Bucket) func(context.Context, *plan.Job, string) error {
+	return func(ctx context.Context, j *plan.Job, commit string) error {
+		tree, err := l.git.Tree(commit)
+		if err != nil {
+			return err
 		}
-		return err
+		return bundler(b, tree)(ctx, j)
 	}
 }
 
@@ -150,9 +137,6 @@ func (l *loop) pass(ctx context.Context, fresh bool) (*reconcile.Report, error) 
 	accepted, err := l.r.Accepted(ctx, l.p.plan.Config.Name)
 	if err != nil {
 		return nil, err
-	}
-	if accepted != nil {
-		l.inForce = accepted.Commit
 	}
 	d := l.p.desired()
 	d.Fresh = fresh
