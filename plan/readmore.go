@@ -120,6 +120,10 @@ func (d *decoder) secretNames(n *node, f *Field) ([]string, bool) {
 			d.refuse(m, "BadName", f.Name+" has an entry that is not the name of an environment variable", "a name such as WANDB_API_KEY", "name the secret, never write it")
 			return "", false
 		}
+		if own := dispatchersOwn(s); ok && own != "" {
+			d.refuse(m, "BadName", f.Name+" has "+show(s), "the name of a secret of your program's own", "names that start with "+own+" are the dispatcher's own credentials and never leave it: give the program a key of its own, under another name")
+			return "", false
+		}
 		return s, ok
 	})
 	got, ok = d.unique(n, f, got, ok)
@@ -210,11 +214,28 @@ func (d *decoder) envKey(k *node) bool {
 		d.refuse(k, "BadName", "env has "+show(k.Value), "the name of an environment variable", "letters, digits and underscores")
 		return false
 	}
-	if strings.HasPrefix(strings.ToUpper(k.Value), "HEADWAY_") {
-		d.refuse(k, "BadName", "env has "+show(k.Value), "a name that does not start with HEADWAY_", "these are set by headway itself")
+	return !d.headwaysOwn(k, "env has "+show(k.Value), k.Value)
+}
+
+// headwaysOwn refuses a variable that headway itself sets. Any other is the program's business, PATH included: env
+// reaches the program alone, never the worker that starts it.
+func (d *decoder) headwaysOwn(k *node, what, name string) bool {
+	if !strings.HasPrefix(strings.ToUpper(name), "HEADWAY_") {
 		return false
 	}
+	d.refuse(k, "BadName", what, "a name that does not start with HEADWAY_", "these are set by headway itself")
 	return true
+}
+
+// dispatchersOwn gives the prefix that marks a variable as one of the dispatcher's own credentials, or "". A secret of
+// such a name would hand the keys of the store to a worker.
+func dispatchersOwn(name string) string {
+	for _, p := range []string{"HEADWAY_", "AWS_"} {
+		if strings.HasPrefix(strings.ToUpper(name), p) {
+			return p
+		}
+	}
+	return ""
 }
 
 // codePath is a folder of the repository, written relative to the file; the answer is relative to the root.
@@ -357,6 +378,9 @@ func (d *decoder) axes(n *node) []axis {
 		if !whole && !(isParam && isName(param, "._-")) && !(isEnv && isVariable(env)) {
 			hint := didYouMean(k.Value, []string{"seed", "replica"}, "write params."+clip(k.Value)+" for a parameter")
 			d.refuse(k, "UnknownField", "unknown axis "+show(k.Value)+" in matrix", "seed, replica, params.NAME or env.NAME", hint)
+			return
+		}
+		if isEnv && d.headwaysOwn(k, "matrix has "+show(k.Value), env) {
 			return
 		}
 		read := func(m *node) (string, bool) {
