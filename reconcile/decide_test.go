@@ -263,6 +263,15 @@ func TestTheBudgetNamesEveryClass(t *testing.T) {
 			t.Errorf("class %s is none of runners'", c)
 		}
 	}
+	for _, c := range []string{"finished", "no_result", "out_of_memory", "yielded", "deposed", "lease_lost", "revoked", "nothing_to_do",
+		"refused", "store", "store_refused", "snapshot_unreadable", "disk_full", "internal"} { // what a worker writes at its end
+		if !slices.Contains(names, c) {
+			t.Errorf("class %s of a worker is not in the budget table", c)
+		}
+	}
+	if h := (History{Attempts: []Attempt{{N: 1, Dispatch: 1, End: "store_refused", Gained: true}}}); failed(h, account(h), 0) == "" || failed(h, account(h), 1) != "" {
+		t.Error("a store that refuses a result for good costs exactly one retry, whatever the attempt achieved before")
+	}
 	for i, c := range names {
 		if slices.Contains(names[:i], c) {
 			t.Errorf("class %s is in the table twice", c)
