@@ -25,6 +25,10 @@ type asked struct {
 // watchOver starts the program and stands by it until nothing of it is left. ctx ending is the notice to leave.
 func (r *run) watchOver(ctx, store context.Context, srv *server, l *laid) (guard.Ended, asked) {
 	env := programEnv(r.c.Environ, &r.spec, r.claim.Secrets, l.env, r.pythonPath())
+	var w *watcher
+	if glob := r.claim.Terms.WatchPath; glob != "" { // looks before the program begins: its first file is progress
+		w = newWatcher(r.d, r.k, l.cwd, glob, r.claim.Terms.WatchIntervalS)
+	}
 	p, err := guard.Start(guard.Command{Guard: r.c.Guard, Argv: l.argv, Dir: l.cwd, Env: env, Output: r.out})
 	if err != nil {
 		return guard.Ended{Code: 127, Failed: err.Error()}, asked{}
@@ -32,9 +36,7 @@ func (r *run) watchOver(ctx, store context.Context, srv *server, l *laid) (guard
 	r.say("started", r.d.at(), fmt.Sprintf("%.200q as process %d", l.argv, p.PID))
 	watching, blind := context.WithCancel(store)
 	var wg sync.WaitGroup
-	var w *watcher
-	if glob := r.claim.Terms.WatchPath; glob != "" {
-		w = newWatcher(r.d, r.k, l.cwd, glob, r.claim.Terms.WatchIntervalS)
+	if w != nil {
 		wg.Go(func() { w.run(watching) })
 	}
 	a := r.standBy(ctx, p, srv)
