@@ -1,0 +1,198 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/headway-run/headway/plan"
+	"github.com/headway-run/headway/reconcile"
+	"github.com/headway-run/headway/reconcile/repo"
+	"github.com/headway-run/headway/runners/bucket"
+)
+
+func TestBar(t *testing.T) {
+	var out bytes.Buffer
+	e := env{stdout: &out, getenv: func(string) string { return "" }}
+	b := e.bar("train", 20)
+	for step := int64(0); step <= 25; step += 5 {
+		b.at(step, step/10*10)
+	}
+	b.end()
+	want := "  train step 5/20\n  train step 10/20  milestone 10\n  train step 15/20  milestone 10\n  train step 20/20  milestone 20\n"
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("a line for each tenth that is new (-want +got):\n%s", diff)
+	}
+	out.Reset()
+	e.tty = true
+	b = e.bar("train", 0)
+	b.at(0, 0)
+	b.at(3, 0)
+	b.end()
+	if got := out.String(); strings.Count(got, "\r") != 2 || !strings.HasSuffix(got, "] step 1/1 \n") || !strings.Contains(got, strings.Repeat("#", 40)) {
+		t.Errorf("on a terminal: %q", got)
+	}
+}
+
+func TestAgo(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		-time.Second: "0s", 0: "0s", 42 * time.Second: "42s", 200 * time.Second: "3m20s", time.Hour: "1h00m", 47*time.Hour + 59*time.Minute: "47h59m", 100 * time.Hour: "4d",
+	} {
+		if got := ago(d); got != want {
+			t.Errorf("ago(%s) = %s, want %s", d, got, want)
+		}
+	}
+}
+
+func TestVerdict(t *testing.T) {
+	held := map[plan.Digest]reconcile.Standing{"w": {State: plan.StateHeld}}
+	revoked := map[plan.Digest]reconcile.Standing{"w": {State: plan.StateRevoked}}
+	for _, c := range []struct {
+		name   string
+		kinds  []reconcile.Kind
+		states map[plan.Digest]reconcile.Standing
+		code   int
+		over   bool
+	}{
+		{"nothing", nil, nil, exitOK, true},
+		{"finished", []reconcile.Kind{reconcile.None}, nil, exitOK, true},
+		{"runs", []reconcile.Kind{reconcile.None}, held, exitOK, false},
+		{"waits", []reconcile.Kind{reconcile.Fail, reconcile.Wait}, nil, exitOK, false},
+		{"failed", []reconcile.Kind{reconcile.None, reconcile.Fail}, nil, exitFailed, true},
+		{"parked", []reconcile.Kind{reconcile.Blocked}, nil, exitParked, true},
+		{"failed before parked", []reconcile.Kind{reconcile.Blocked, reconcile.Fail}, nil, exitFailed, true},
+		{"stopped by a person", []reconcile.Kind{reconcile.None}, revoked, exitCancelled, true},
+	} {
+		r := &reconcile.Report{States: c.states}
+		for _, k := range c.kinds {
+			r.Actions = append(r.Actions, reconcile.Action{Kind: k})
+		}
+		if code, over := verdict(r); code != c.code || over != c.over {
+			t.Errorf("%s: %d, %v; want %d, %v", c.name, code, over, c.code, c.over)
+		}
+	}
+}
+
+func TestWithoutSecrets(t *testing.T) {
+	for url, want := range map[string]string{
+		"dir:///a/b":                      "dir:///a/b",
+		"s3://key:secret@bucket/p":        "s3://bucket/p",
+		"s3://bucket/p?endpoint=https://": "s3://bucket/p?endpoint=https://",
+		"embedded":                        "embedded",
+	} {
+		if got := withoutSecrets(url); got != want {
+			t.Errorf("%s: %s, want %s", url, got, want)
+		}
+	}
+}
+
+func TestNamed(t *testing.T) {
+	a, b := plan.Digest(strings.Repeat("a", 64)), plan.Digest(strings.Repeat("b", 64))
+	p := &project{plan: &plan.Plan{Jobs: []plan.Job{{Name: "new", Work: a}, {Name: "same", Work: a}}}}
+	accepted := &plan.Accepted{Jobs: []plan.AcceptedJob{{Name: "old", Work: b}, {Name: "same", Work: b}}}
+	for name, want := range map[string]plan.Digest{"new": a, "old": b, "same": b, "bbbbbb": b, string(a): a} {
+		if _, work, err := p.named(name, accepted); err != nil || work != want {
+			t.Errorf("%s: %s, %v; want %s", name, work.Short(), err, want.Short())
+		}
+	}
+	for _, name := range []string{"nobody", "bbbbb", "cccccc", ""} {
+		_, _, err := p.named(name, accepted)
+		x, ok := errors.AsType[*exit](err)
+		if !ok || x.hint != "known jobs: new, old, same" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	p.plan = &plan.Plan{}
+	if _, _, err := p.named("x", nil); err == nil || !strings.Contains(err.(*exit).hint, "no jobs") {
+		t.Errorf("an empty plan: %v", err)
+	}
+}
+
+// holes is a tree in which something cannot be read.
+type holes struct{ err error }
+
+func (h holes) Entries(string) ([]plan.Entry, error)     { return nil, h.err }
+func (h holes) Read(string, int64) (b []byte, err error) { return nil, h.err }
+
+func TestHonestTree(t *testing.T) {
+	missing := &repo.Error{Class: repo.MissingObject, Text: "an object is missing"}
+	for _, c := range []struct {
+		err, want error
+	}{
+		{fs.ErrNotExist, nil}, // a file that is not there is a fact about the plan
+		{&repo.Error{Class: repo.NotAllowed, Text: "a link"}, nil},
+		{&repo.Error{Class: repo.TooLarge, Text: "large"}, nil},
+		{missing, missing},
+		{fmt.Errorf("read: %w", missing), missing},
+	} {
+		for _, ask := range []func(*honest){func(h *honest) { _, _ = h.Entries("") }, func(h *honest) { _, _ = h.Read("x", 1) }} {
+			h := &honest{tree: holes{c.err}}
+			ask(h)
+			if got := h.failed(); !errors.Is(got, c.want) || (got == nil) != (c.want == nil) {
+				t.Errorf("%v: %v, want %v", c.err, got, c.want)
+			}
+		}
+	}
+}
+
+func TestFail(t *testing.T) {
+	full := &bucket.Error{Op: "put", Key: "k", Code: bucket.Full, Hint: "make room", Err: errors.New("disk\x1b[31m")}
+	for _, c := range []struct {
+		err  error
+		hint string
+		want string
+	}{
+		{errors.New("plain"), "", "error: plain\n"},
+		{errors.New("plain"), "do", "error: plain\nhint: do\n"},
+		{fmt.Errorf("write: %w", full), "", "error: write: store: put k: Full: disk\\x1b[31m\nhint: make room\n"},
+		{fmt.Errorf("write: %w", full), "mine", "error: write: store: put k: Full: disk\\x1b[31m\nhint: mine\n"},
+		{&repo.Error{Class: repo.Offline, Remote: "host/x", Text: "no answer", Hint: "try later"}, "", "error: git remote host/x: no answer\nhint: try later\n"},
+	} {
+		var out bytes.Buffer
+		fail(env{stderr: &out}, c.err, c.hint)
+		if diff := cmp.Diff(c.want, out.String()); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+}
+
+func TestColor(t *testing.T) {
+	for _, c := range []struct {
+		tty  bool
+		vars map[string]string
+		want bool
+	}{
+		{true, nil, true}, {false, nil, false}, {true, map[string]string{"NO_COLOR": "1"}, false}, {true, map[string]string{"TERM": "dumb"}, false},
+	} {
+		e := env{tty: c.tty, getenv: func(k string) string { return c.vars[k] }}
+		if got := e.paint(red, "x") != "x"; got != c.want {
+			t.Errorf("terminal %v, %v: coloured %v", c.tty, c.vars, got)
+		}
+	}
+}
+
+func TestTold(t *testing.T) {
+	c := &plan.Change{Op: plan.OpCreate, On: []string{"here", "there"}}
+	launch := reconcile.Action{Kind: reconcile.Launch, Platform: "here", Dispatch: 1, Reason: "first launch"}
+	if !told(c, launch) {
+		t.Error("a first launch on the first rung is what the line says already")
+	}
+	launch.Platform = "there"
+	if told(c, launch) || nextOf(launch) != "launch on there: first launch" {
+		t.Errorf("a launch elsewhere must be said: %q", nextOf(launch))
+	}
+	for kind, want := range map[reconcile.Kind]string{
+		reconcile.None: "", reconcile.Blocked: "nothing, until somebody helps: why", reconcile.Fail: "nothing, it was given up: why", reconcile.Wait: "wait: why",
+		reconcile.Stop: "stop: why", reconcile.WriteOff: "write off: why", reconcile.Release: "release: why",
+	} {
+		if got := nextOf(reconcile.Action{Kind: kind, Reason: "why"}); got != want {
+			t.Errorf("%s: %q, want %q", kind, got, want)
+		}
+	}
+}
