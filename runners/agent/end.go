@@ -148,9 +148,20 @@ func checkMetrics(path string, want map[string]string) string {
 	return ""
 }
 
-// finish uploads the result and ends the work for ever.
+// settled is the record after the last milestone. It is taken between two writes of the keeper: a pointer that is on its
+// way when the wait for it ends must either have a verdict or be known to have none.
+func (r *run) settled() (seen witness.Record) {
+	take := func() { seen = r.d.settledRecord() }
+	if !r.keep.once(take) {
+		take()
+	}
+	return seen
+}
+
+// finish uploads the result and ends the work for ever. The log is complete before that; end.json says "finished" only
+// when it is so.
 func (r *run) finish(store context.Context, l *laid, found []files.Found, ended guard.Ended) Exit {
-	seen, step := r.d.settledRecord(), r.d.at()
+	seen, step := r.settled(), r.d.at()
 	var total int64
 	for _, f := range found {
 		total += f.Size
@@ -165,9 +176,8 @@ func (r *run) finish(store context.Context, l *laid, found []files.Found, ended 
 	if err != nil {
 		return r.giveUp(store, exitOf(err), ended, "")
 	}
-	exit := Exit{CodeFinished, "finished", "the result is in the store"}
 	r.say("finishing", step, "the result is in the store")
-	r.account(store, exit, ended, "")
+	r.flush(store, flush)
 	f := witness.FinishedPointer{ExitCode: ended.Code, Attempt: seen.Attempt,
 		Manifest: record.ResultManifestKey(r.c.Work, seen.Attempt), SHA256: sum}
 	v := r.keepLast(store, func(ctx context.Context) witness.Verdict {
@@ -175,14 +185,20 @@ func (r *run) finish(store context.Context, l *laid, found []files.Found, ended 
 	})
 	switch {
 	case v.Outcome == witness.Won:
-		return exit
+		r.account(store, finished(), ended, "")
+		return finished()
 	case v.Over():
-		return overBy(seen, v).exit
+		exit := overBy(seen, v).exit
+		r.account(store, exit, ended, "")
+		return exit
 	case v.Outcome == witness.Refused:
-		return Exit{CodeInternal, "internal", "the finish was refused: " + errText(v.Err)}
+		return r.giveUp(store, Exit{CodeInternal, "internal", "the finish was refused: " + errText(v.Err)}, ended, "")
 	}
-	return Exit{CodeStore, "store", "the result is in the store, but the finish got no verdict; the next attempt finishes: " + errText(v.Err)}
+	return r.giveUp(store, Exit{CodeStore, "store",
+		"the result is in the store, but the finish got no verdict; the next attempt finishes: " + errText(v.Err)}, ended, "")
 }
+
+func finished() Exit { return Exit{CodeFinished, "finished", "the result is in the store"} }
 
 // giveUp ends an attempt that did not finish: account first, then the lease, if it is still ours to give.
 func (r *run) giveUp(store context.Context, exit Exit, ended guard.Ended, word string) Exit {
@@ -199,6 +215,8 @@ func (r *run) giveUp(store context.Context, exit Exit, ended guard.Ended, word s
 		return r.h.Yield(ctx, journal.Bound(exit.Text, 300))
 	})
 	switch {
+	case v.Over() && r.h.Seen().Record.State == witness.Finished:
+		return finished() // a finish that had no verdict has landed meanwhile
 	case v.Over():
 		return overBy(r.d.record(), v).exit
 	case v.Outcome != witness.Won:
@@ -213,8 +231,8 @@ func (r *run) keepLast(store context.Context, f func(context.Context) witness.Ve
 	return r.keep.give(ctx, f)
 }
 
-// account writes end.json and the last segments while the attempt is still this one's: whoever follows the log finds
-// all of it before the next attempt begins.
+// account writes end.json and the last segments. Where another attempt may follow that is while the attempt is still
+// this one's: whoever follows the log finds all of it before the next attempt begins.
 func (r *run) account(store context.Context, exit Exit, ended guard.Ended, word string) {
 	seen := r.d.record()
 	e := record.End{Protocol: record.Protocol, Work: r.c.Work, Attempt: seen.Attempt, Class: exit.Class, ExitCode: ended.Code,
@@ -227,7 +245,12 @@ func (r *run) account(store context.Context, exit Exit, ended guard.Ended, word 
 	if b, err := record.Encode(e); err == nil { // always: plain data
 		r.create(store, record.EndKey(r.c.Work, seen.Attempt), b, endRecord/scale)
 	}
-	ctx, cancel := context.WithTimeout(store, flush/scale)
+	r.flush(store, flush/scale)
+}
+
+// flush ends log and events; what is said later is not kept.
+func (r *run) flush(store context.Context, limit time.Duration) {
+	ctx, cancel := context.WithTimeout(store, limit)
 	defer cancel()
 	done := make(chan struct{})
 	go func() { defer close(done); r.happ.Close(ctx) }()
