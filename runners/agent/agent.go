@@ -46,6 +46,6 @@ const (
 	CodeRevoked     = 14 // a person stopped this work
 	CodeNothingToDo = 15 // finished already, running elsewhere, or below the floor: nothing was touched
 	CodeRefused     = 16 // this machine or this dispatch is not what was asked for
-	CodeStore       = 17 // the store gave no usable answer; the lease, if any, runs out by itself
+	CodeStore       = 17 // the store gave no usable answer, or refuses for good; the lease, if any, runs out by itself
 	CodeDiskFull    = 18 // no space for code, inputs or the snapshot to resume from
 )

@@ -3,8 +3,11 @@ package agent
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -95,8 +98,8 @@ func TestResumedAtTheEndOnlyFinishes(t *testing.T) {
 	t.Parallel()
 	w := newMemWorld(t, nil)
 	f := faulty.New(w.b, 1, faulty.Rule{Name: "result", Op: "put", Key: "*/result/*", Effect: faulty.Refuse, Code: bucket.Full})
-	if exit := w.here(t.Context(), f, 1); exit.Code != CodeStore || f.Fired("result") == 0 {
-		t.Fatalf("%+v", exit)
+	if exit := w.here(t.Context(), f, 1); exit.Code != CodeStore || exit.Class != "store_refused" || w.end(1).Class != exit.Class || f.Fired("result") == 0 {
+		t.Fatalf("%+v, end %+v", exit, w.end(1))
 	}
 	if seen := w.witness().Record; seen.State != witness.Yielded || seen.Resume.Step != 100 {
 		t.Fatalf("witness %+v", seen)
@@ -107,6 +110,20 @@ func TestResumedAtTheEndOnlyFinishes(t *testing.T) {
 	log := w.text(record.LogPrefix(w.work, 2))
 	if seen := w.witness().Record; log != "training from step 100\n" || seen.Progress.Step != 100 || seen.Resume.Attempt != 1 {
 		t.Errorf("log %q, witness %+v", log, seen)
+	}
+}
+
+// TestStoreClasses: what a person must mend is not what passes by itself; the store's hint is kept.
+func TestStoreClasses(t *testing.T) {
+	for c := bucket.Unknown; c <= bucket.Unsupported; c++ {
+		want := "store"
+		if slices.Contains([]bucket.Code{bucket.Denied, bucket.Full, bucket.BadKey, bucket.Unsupported}, c) {
+			want = "store_refused"
+		}
+		err := fmt.Errorf("upload x: %w", errors.Join(&bucket.Error{Op: "put", Key: "k", Code: c, Hint: "do this"}, context.DeadlineExceeded))
+		if e := exitOf(err); e.Class != want || e.Code != CodeStore || !strings.Contains(e.Text, "(do this)") || strings.Contains(e.Text, "\n") {
+			t.Errorf("%s: %+v", c, e)
+		}
 	}
 }
 

@@ -42,14 +42,31 @@ func exitOf(err error) Exit {
 	if files.Full(err) {
 		return Exit{CodeDiskFull, "disk_full", err.Error()}
 	}
-	if _, ok := errors.AsType[*bucket.Error](err); ok || errors.Is(err, context.DeadlineExceeded) {
-		return Exit{CodeStore, "store", err.Error()}
+	if e, ok := errors.AsType[*bucket.Error](err); ok {
+		return Exit{CodeStore, storeClass(e.Code), oneLine(err.Error())}
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return Exit{CodeStore, "store", oneLine(err.Error())}
 	}
 	if _, ok := errors.AsType[*witness.Unreadable](err); ok || errors.Is(err, witness.ErrAbsent) {
 		return Exit{CodeStore, "store", err.Error()}
 	}
 	return Exit{CodeInternal, "internal", err.Error()}
 }
+
+// storeClass tells what may pass by itself from what a person has to mend: a launch that cannot but end the same way
+// must not be free.
+func storeClass(c bucket.Code) string {
+	switch c {
+	case bucket.Denied, bucket.Full, bucket.BadKey, bucket.Unsupported:
+		return "store_refused"
+	case bucket.Unknown, bucket.NotFound, bucket.Condition, bucket.Raced, bucket.Gone, bucket.Throttled, bucket.NoBucket:
+	}
+	return "store"
+}
+
+// oneLine makes one sentence of joined errors.
+func oneLine(s string) string { return strings.ReplaceAll(s, "\n", "; ") }
 
 func exitOfRefusal(e *witness.Refusal) Exit {
 	switch e.Why {
