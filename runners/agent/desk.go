@@ -2,10 +2,13 @@ package agent
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"time"
 
 	"github.com/headway-run/headway/runners/agent/courier"
+	"github.com/headway-run/headway/runners/agent/files"
 	"github.com/headway-run/headway/runners/record"
 	"github.com/headway-run/headway/runners/witness"
 )
@@ -16,6 +19,7 @@ type desk struct {
 	terms record.Terms
 	wake  chan struct{} // to the keeper: look at the desk
 	leave chan struct{} // closed when a milestone that was accepted after the notice is settled
+	vain  chan struct{} // closed when nothing of what is computed reaches the store any more: leave
 	over  chan struct{} // closed when the lease is over or given up
 	say   func(event string, step int64, reason string)
 
@@ -44,7 +48,19 @@ type desk struct {
 	bytes    int64 // of the last milestone
 	notice   int64 // accepted when the notice to leave came; -1: none came
 	lastWord string
+
+	row      int       // milestones in a row that failed to go up
+	rowSince time.Time // the first of them
+	rowExit  *Exit     // how the last of them failed
+	why      *Exit     // vain is closed: the reason
 }
+
+// What is computed and does not reach the store is lost with the attempt. After a failed milestone the attempt goes on
+// for one milestone interval (at least as long as the courier asks for one), or until the third in a row has failed.
+const (
+	maxRow     = 3
+	minRowTime = 2 * time.Minute
+)
 
 // ending is why the lease is over.
 type ending struct {
@@ -55,7 +71,7 @@ type ending struct {
 func (e *ending) Error() string { return e.exit.Text }
 
 func newDesk(t record.Terms, say func(string, int64, string)) *desk {
-	return &desk{terms: t, say: say, wake: make(chan struct{}, 1), leave: make(chan struct{}), over: make(chan struct{}),
+	return &desk{terms: t, say: say, wake: make(chan struct{}, 1), leave: make(chan struct{}), vain: make(chan struct{}), over: make(chan struct{}),
 		changed: make(chan struct{}), notice: -1, phase: startPhase(t), markAt: time.Now()}
 }
 
@@ -87,12 +103,55 @@ func (d *desk) stepped(n int64) bool {
 		d.phase = phase{}
 		d.force++ // shrink the start's promise to the steps'
 	}
+	if d.row > 0 {
+		d.vainly(now, nil)
+	}
 	due := d.due(now)
 	d.mu.Unlock()
 	if due {
 		d.poke()
 	}
 	return true
+}
+
+// vainly looks whether the milestones have failed for too long; err is a new failure. The lock is held.
+func (d *desk) vainly(now time.Time, err error) {
+	if err != nil {
+		if d.row++; d.row == 1 {
+			d.rowSince = now
+		}
+		e := exitOf(err)
+		d.rowExit = &e
+	}
+	if d.why != nil || d.row == 0 || d.row < maxRow && now.Sub(d.rowSince) < max(d.interval(), minRowTime) {
+		return
+	}
+	e := *d.rowExit
+	e.Text = fmt.Sprintf("no milestone reached the store for %s (%d in a row failed): stopped, since what is computed would be lost: %s",
+		now.Sub(d.rowSince).Round(time.Second), d.row, e.Text)
+	d.why = &e
+	close(d.vain)
+}
+
+// refusedMilestone notes a milestone that was not taken over. Want of space is no fault of who handed it over, and
+// counts like an upload that failed.
+func (d *desk) refusedMilestone(step int64, err error) {
+	d.say("milestone refused", step, err.Error())
+	if _, ok := errors.AsType[*files.DiskFull](err); ok {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.vainly(time.Now(), err)
+	}
+}
+
+// interval is the time between two milestones as the terms ask for it; 0 when the step time is not known yet. The lock
+// is held.
+func (d *desk) interval() time.Duration {
+	s := max(d.terms.MilestoneS, float64(d.terms.MilestoneSteps)*d.pace.median().Seconds())
+	if d.terms.WatchPath != "" {
+		s = max(s, d.terms.WatchIntervalS)
+	}
+	return time.Duration(min(s, maxExpect) * float64(time.Second))
 }
 
 // evidence notes progress that is no step: verified or acknowledged bytes, a finished file, a loop that waits.
@@ -217,10 +276,14 @@ func (d *desk) reported(r courier.Report) {
 	d.mu.Lock()
 	d.bytes = r.Bytes
 	if r.Err == nil {
+		d.row = 0
 		d.pending = append(d.pending, r)
 		d.tell() // whoever stands and waits is evidence enough to move the pointer; else the next step is
 	} else {
 		d.settle(false)
+		if !errors.Is(r.Err, courier.ErrSkipped) {
+			d.vainly(time.Now(), r.Err)
+		}
 	}
 	d.mu.Unlock()
 	if r.Err != nil {
@@ -267,6 +330,13 @@ func (d *desk) leaving() {
 		d.notice = d.accepted
 		d.tell()
 	}
+}
+
+// reason is why vain is closed.
+func (d *desk) reason() *Exit {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.why
 }
 
 // end notes that the lease is over; the first reason stays.

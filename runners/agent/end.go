@@ -56,6 +56,9 @@ func (r *run) judge(ctx, store context.Context, l *laid, ended guard.Ended, a as
 			return r.giveUp(store, Exit{CodeNoResult, "no_result", why}, ended, why)
 		}
 	}
+	if a.why != nil {
+		return r.giveUp(store, *a.why, ended, "")
+	}
 	if !a.leave.IsZero() {
 		return r.giveUp(store, Exit{CodeYielded, "yielded", "asked to leave; the place is free"}, ended, "")
 	}

@@ -283,7 +283,7 @@ func (s *server) milestone(r *request) (any, error) {
 	}
 	n, err := s.k.Stage(path, "", r.Move, r.Step)
 	if err != nil {
-		s.d.say("milestone refused", r.Step, err.Error())
+		s.d.refusedMilestone(r.Step, err)
 		return nil, err
 	}
 	s.d.took(r.Step)

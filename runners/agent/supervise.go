@@ -20,6 +20,7 @@ const afterLoss = 5 * time.Second
 // asked is what the agent asked of the program.
 type asked struct {
 	leave time.Time // when the notice came; zero: none came
+	why   *Exit     // the agent's own reason to leave; nil: somebody asked for it
 }
 
 // watchOver starts the program and stands by it until nothing of it is left. ctx ending is the notice to leave.
@@ -55,24 +56,31 @@ func (r *run) pythonPath() string {
 	return r.scratch.at("python")
 }
 
-// standBy passes on what the world asks of the program: a notice to leave, a lost lease.
+// standBy passes on what is asked of the program: a notice to leave, also where the agent itself gives up; a lost lease.
 func (r *run) standBy(ctx context.Context, p *guard.Process, srv *server) (a asked) {
 	grace := time.Duration(r.claim.Terms.GraceS * float64(time.Second))
 	var term, kill <-chan time.Time
-	notice, over, settled := ctx.Done(), r.d.over, (<-chan struct{})(nil)
+	notice, vain, over, settled := ctx.Done(), r.d.vain, r.d.over, (<-chan struct{})(nil)
+	leave := func() {
+		notice, vain, a.leave = nil, nil, time.Now()
+		kill = time.After(grace)
+		term = time.After(r.ask(srv, grace))
+		settled = r.d.leave
+	}
 	for {
 		select {
 		case <-p.Done():
 			return a
 		case <-notice:
-			notice, a.leave = nil, time.Now()
-			kill = time.After(grace)
-			term = time.After(r.ask(srv, grace))
-			settled = r.d.leave
+			leave()
+		case <-vain:
+			a.why = r.d.reason()
+			r.say("giving up", r.d.at(), a.why.Text)
+			leave()
 		case <-settled: // its last milestone is safe; a loop that has heard leaves by itself
 			settled, term = nil, time.After(min(2*time.Second, grace/5))
 		case <-over:
-			over, notice, settled, term = nil, nil, nil, nil
+			over, notice, vain, settled, term = nil, nil, nil, nil, nil
 			r.k.Stop()
 			r.say("lease over", r.d.at(), r.overNow().Error())
 			srv.ask() // so that it looks up from its one-way steps

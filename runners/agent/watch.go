@@ -136,7 +136,7 @@ func (w *watcher) take(match string) bool {
 		prefix = ""
 	}
 	if _, err := w.k.Stage(match, prefix, false, step); err != nil {
-		w.d.say("milestone refused", step, err.Error())
+		w.d.refusedMilestone(step, err)
 		return false
 	}
 	w.d.stepped(step)
