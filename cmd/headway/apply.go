@@ -17,11 +17,19 @@ import (
 func newApply(e env) *cobra.Command {
 	var wait, accept bool
 	var at string
-	c := &cobra.Command{Use: "apply", Short: "one pass over the commit that is checked out", Args: cobra.NoArgs,
-		Long: "Makes one pass over a commit: launches what is missing, recovers what is silent, stops what left the plan. With --wait\nit goes on until everything is over: 0 finished, 100 a job failed, 101 stopped by a person, 104 parked.",
-		RunE: func(c *cobra.Command, _ []string) error {
+	c := &cobra.Command{Use: "apply [FILE]", Short: "one pass over the commit that is checked out, or of a plan that was saved", Args: cobra.MaximumNArgs(1),
+		Long: "Makes one pass over a commit: launches what is missing, recovers what is silent, stops what left the plan. With --wait\nit goes on until everything is over: 0 finished, 100 a job failed, 101 stopped by a person, 104 parked. FILE is a plan that\nheadway plan --out saved: its commit is applied, unless what it would do is not the same any more (exit code 4).",
+		RunE: func(c *cobra.Command, args []string) error {
 			ctx := c.Context()
 			e := e.at(c)
+			var earlier saved
+			if len(args) == 1 {
+				var err error
+				if earlier, err = readSaved(e, args[0]); err != nil {
+					return err
+				}
+				at = earlier.Commit
+			}
 			root, err := findRoot(e)
 			if err != nil {
 				return err
@@ -31,6 +39,15 @@ func newApply(e env) *cobra.Command {
 				return err
 			}
 			defer git.Close()
+			if earlier.Commit != "" {
+				now, err := p.diff(ctx)
+				if err == nil {
+					err = earlier.stale(savedOf(p.commit, now.Changes))
+				}
+				if err != nil {
+					return err
+				}
+			}
 			l, err := newLoop(ctx, p, git)
 			if err != nil {
 				return err

@@ -17,7 +17,7 @@ const maxComment = 60_000
 
 func newPlan(e env) *cobra.Command {
 	var asJSON, markdown bool
-	var at string
+	var at, out string
 	c := &cobra.Command{Use: "plan", Short: "what the files ask for against what the store proves: a diff with reasons", Args: cobra.NoArgs,
 		Long: "Shows what the next pass over these files would do. Exit code: 0 nothing to do, 2 changes, 1 error, 3 refused by a guard.",
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -37,6 +37,11 @@ func newPlan(e env) *cobra.Command {
 			if err := d.show(e, asJSON, markdown); err != nil {
 				return err
 			}
+			if out != "" && len(p.plan.Errors()) == 0 {
+				if err := d.save(e.at(c), p.commit, out); err != nil {
+					return err
+				}
+			}
 			switch {
 			case len(p.plan.Errors()) > 0:
 				if !asJSON {
@@ -52,6 +57,7 @@ func newPlan(e env) *cobra.Command {
 		}}
 	c.Flags().BoolVar(&asJSON, "json", false, "one JSON document (docs/json.md)")
 	c.Flags().BoolVar(&markdown, "markdown", false, "a comment for a pull request")
+	c.Flags().StringVar(&out, "out", "", "also save it to this file, for headway apply FILE")
 	c.Flags().StringVar(&at, "at", "", "read the plan of this commit instead of the files on disk (a full hash, or HEAD)")
 	return c
 }

@@ -196,3 +196,23 @@ func TestTold(t *testing.T) {
 		}
 	}
 }
+
+func TestStale(t *testing.T) {
+	line := func(op plan.Op, job string) savedLine { return savedLine{Op: op, Job: job, NewWork: plan.Digest(job)} }
+	was := saved{Commit: "c2", Base: "c1", Changes: []savedLine{line(plan.OpCreate, "a"), line(plan.OpRemove, "b")}}
+	for _, c := range []struct {
+		now  saved
+		want string
+	}{
+		{was, ""},
+		{saved{Commit: "c2", Base: "c2"}, "applied already"},
+		{saved{Commit: "c2", Base: "c1", Changes: was.Changes[:1]}, "stale: it would no longer - b"},
+		{saved{Commit: "c2", Base: "c1", Changes: append([]savedLine{line(plan.OpReplace, "c")}, was.Changes...)}, "stale: it would now ± c"},
+		{saved{Commit: "c2", Changes: was.Changes}, "stale: commit none is in force now, it was c1"},
+	} {
+		err := was.stale(c.now)
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || err.(*exit).code != exitStale) {
+			t.Errorf("%+v: %v, want %q", c.now, err, c.want)
+		}
+	}
+}
