@@ -10,8 +10,13 @@ import (
 	"testing"
 )
 
-// TestAmplification bounds what a few lines may be expanded to by like, matrix and needs.
-func TestAmplification(t *testing.T) {
+// amplifier is a plan file whose few lines stand for much, and the code that refuses it under amplifierLimits.
+type amplifier struct{ text, code string }
+
+// amplifierLimits are bounds that a test can cross. (Table of values.)
+var amplifierLimits = limits{jobs: 5000, inputs: 20_000, copied: 100_000, canonical: 32 << 20}
+
+func amplifiers() map[string]amplifier {
 	keys := func(n, size int) string {
 		var b strings.Builder
 		for i := range n {
@@ -26,7 +31,7 @@ func TestAmplification(t *testing.T) {
 	}
 	groups.WriteString("jobs:\n  g: {run: x, matrix: {seed: [" + strings.Join(numbers(150), ", ") + "]}}\n")
 	groups.WriteString("  h: {run: \"y ${needs.g}\", needs: [g], matrix: {seed: [" + strings.Join(numbers(150), ", ") + "]}}\n")
-	for name, c := range map[string]struct{ text, code string }{
+	return map[string]amplifier{
 		"like of a big map": {likes.String(), "PlanTooLarge"},
 		"group by group":    {groups.String(), "TooManyNeeds"},
 		"needs of a big group": {"jobs:\n  g: {run: x, matrix: {seed: [" + strings.Join(numbers(1001), ", ") + "]}}\n  h: {run: y1, needs: [g]}\n",
@@ -37,7 +42,12 @@ func TestAmplification(t *testing.T) {
 		"long text":         {"jobs:\n  a: {run: x, notes: " + strings.Repeat("n", 20_000) + "}\n", "TooLong"},
 		"big identity":      {"jobs:\n  a: {run: x, params: {" + keys(200, 400) + "}}\n", "TooLong"},
 		"many big matrices": {manyMatrices(), "TooManyJobs"},
-	} {
+	}
+}
+
+// TestAmplification bounds what a few lines may be expanded to by like, matrix and needs.
+func TestAmplification(t *testing.T) {
+	for name, c := range amplifiers() {
 		t.Run(name, func(t *testing.T) {
 			tree := NewMemTree(map[string]string{ConfigFile: refuseConfig, "plans/p.yaml": c.text, "plans/good.yaml": goodFile})
 			if len(c.text) > MaxFileBytes {
@@ -45,7 +55,7 @@ func TestAmplification(t *testing.T) {
 			}
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			p, ps := load(tree, limits{jobs: 5000, inputs: 20_000, copied: 100_000, canonical: 32 << 20})
+			p, ps := load(tree, amplifierLimits)
 			runtime.ReadMemStats(&after)
 			used := (after.TotalAlloc - before.TotalAlloc) >> 20
 			t.Logf("%d KiB of file, %d MiB allocated", len(c.text)>>10, used)

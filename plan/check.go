@@ -89,16 +89,15 @@ func (l *loader) checkGPU(e *entry) {
 	pos, before := e.at("gpu.any"), l.ps.errors
 	for _, name := range g.Any {
 		m, err := l.lookup("", name)
-		var unknown *flops.UnknownGPUError
-		if errors.As(err, &unknown) {
+		if err != nil {
 			hint := ""
-			if len(unknown.Nearest) > 0 {
+			var unknown *flops.UnknownGPUError
+			if errors.As(err, &unknown) && len(unknown.Nearest) > 0 {
 				hint = "did you mean " + strings.Join(unknown.Nearest, ", ") + "?"
+			} else if unknown != nil && unknown.Slice {
+				hint = "a slice of a card has no rated peak: name the whole card"
 			}
 			l.ps.refuse(pos, "UnknownGPU", "unknown card "+show(name), "an id or a short name of a known card", hint)
-			continue
-		} else if err != nil {
-			l.ps.refuse(pos, "UnknownGPU", err.Error(), "", "")
 			continue
 		}
 		l.checkMode(e, name, m)
@@ -229,7 +228,7 @@ func (l *loader) checkWork(e *entry) {
 	err := w.err
 	var all flops.KeyErrors
 	if err != nil && !errors.As(err, &all) {
-		l.ps.refuse(e.at("work"), "BadWork", "work: "+err.Error(), "", "")
+		all = flops.KeyErrors{{Index: -1, Text: err.Error()}}
 	}
 	for _, k := range all {
 		pos, ok := w.pos[k.Key]

@@ -3,6 +3,7 @@ package plan
 import (
 	"bytes"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -43,7 +44,8 @@ func FuzzLoad(f *testing.F) {
 				t.Fatalf("incomplete job %+v", j)
 			}
 		}
-		if p.OK() && len(p.Jobs) > 0 && !bytes.Contains(data, []byte("|")) && !bytes.Contains(data, []byte(">")) && !bytes.ContainsAny(data, "\r\"'") {
+		inCode := func(q Problem) bool { return q.Code == "PlanInCode" } // there a comment changes the code
+		if p.OK() && len(p.Jobs) > 0 && !slices.ContainsFunc(ps, inCode) && !bytes.Contains(data, []byte("|")) && !bytes.Contains(data, []byte(">")) && !bytes.ContainsAny(data, "\r\"'") {
 			r, rs := Load(tree(append([]byte("# a comment\n"), data...)))
 			if len(r.Jobs) != len(p.Jobs) {
 				t.Fatalf("a comment changes the plan: %v", rs)
