@@ -76,14 +76,15 @@ func film(t *testing.T) string {
 	var out bytes.Buffer
 	p := &project{plan: loaded, commit: strings.Repeat("1", 40), env: env{stdout: &out, stderr: &out, tty: true, getenv: func(string) string { return "" }}}
 	start, shown := time.Now(), 0
+	const off = 37 * time.Millisecond // never at the same instant as a step, a renewal or a pass, so that every run looks the same
 	moments := []struct {
 		at   time.Duration
 		what string
 	}{
-		{28 * time.Second, "a machine trains; every 100 steps a snapshot is in the store"},
-		{48 * time.Second, "it died at step 347, and nobody was told: its lease runs"},
-		{58 * time.Second, "the lease ran out: another machine went on from step 300"},
-		{140 * time.Second, "finished, and the job that needed it has started"},
+		{28*time.Second + off, "a machine trains; every 100 steps a snapshot is in the store"},
+		{44*time.Second + off, "it died at step 347, and nobody was told: its lease runs"},
+		{58*time.Second + off, "the lease ran out: another machine went on from step 300"},
+		{140*time.Second + off, "finished, and the job that needed it has started"},
 	}
 	for shown < len(moments) {
 		report, err := r.Pass(t.Context(), p.desired())
@@ -98,6 +99,7 @@ func film(t *testing.T) string {
 			} else if left > 0 {
 				<-time.After(left)
 			}
+			synctest.Wait()
 			fmt.Fprintf(&out, "%s$ headway status%s    %s# %s after the commit: %s%s\n", bold, plain, dim, ago(m.at), m.what, plain)
 			doc, err := status(t.Context(), p, r)
 			if err != nil {
