@@ -117,8 +117,12 @@ func TestStubbornTreeIsKilled(t *testing.T) {
 
 // A program can stop its guardian, or a user both; they are ended all the same.
 func TestStoppedGuardianIsWoken(t *testing.T) {
-	p, err := Start(Command{Guard: self(), Argv: []string{"sh", "-c", "kill -STOP $PPID; kill -STOP $$"}, Env: os.Environ()})
+	begin := filepath.Join(t.TempDir(), "go") // the guardian has said what it started
+	p, err := Start(Command{Guard: self(), Argv: []string{"sh", "-c", "while [ ! -e $0 ]; do :; done; kill -STOP $PPID; kill -STOP $$", begin}, Env: os.Environ()})
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(begin, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for end := time.Now().Add(10 * time.Second); ; <-time.After(time.Millisecond) { // a fact with a deadline
