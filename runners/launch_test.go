@@ -270,6 +270,24 @@ func TestTheReceiptSurvivesTheCaller(t *testing.T) {
 	}
 }
 
+// A platform that takes all the time there is has answered nevertheless, and its answer is kept.
+func TestTheAnswerToAReleaseSurvivesTheCaller(t *testing.T) {
+	d := runners.Dispatcher{Bucket: newStore()}
+	put(t, d.Bucket, record.ClaimKey(work, 1), order(1).Claim)
+	put(t, d.Bucket, record.ReceiptKey(work, 1), record.Receipt{Protocol: 1, Work: work, Dispatch: 1, OK: true, Handle: json.RawMessage(`{}`)})
+	ctx, cancel := context.WithCancel(t.Context())
+	a, err := d.Release(ctx, fake{release: func(json.RawMessage) (runners.Release, error) {
+		cancel()
+		return runners.Release{Settlement: runners.Pending, Text: "told to end"}, nil
+	}}, work, 1)
+	if err != nil || a.Settlement != runners.Pending {
+		t.Errorf("%+v, %v", a, err)
+	}
+	if r := get(t, d.Bucket, record.ReleaseKey(work, 1, 1)); !strings.Contains(r, "told to end") {
+		t.Errorf("release: %s", r)
+	}
+}
+
 // Every way in which the store can answer a claim, and what must follow: the platform is called when the claim is
 // surely ours, and only then.
 func TestAnswersToAClaim(t *testing.T) {

@@ -107,8 +107,10 @@ func compact(h json.RawMessage) json.RawMessage {
 	return b.Bytes()
 }
 
-// keep writes an answer that says something new.
+// keep writes an answer that says something new, also when ctx has ended: a platform may have taken all of its time.
 func (d Dispatcher) keep(ctx context.Context, work string, e Dispatch, a Release) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTimeout)
+	defer cancel()
 	rec := record.Release{Protocol: record.Protocol, Work: work, Dispatch: e.N, Nonce: record.Nonce(),
 		Settlement: a.Settlement.String(), Text: Bound(a.Text, maxText), Time: time.Now().UTC().Format(time.RFC3339)}
 	if a.Settlement == Bounded {
