@@ -215,7 +215,7 @@ func (r *run) giveUp(store context.Context, exit Exit, ended guard.Ended, word s
 		return exit
 	}
 	v := r.keepLast(store, func(ctx context.Context) witness.Verdict {
-		return r.h.Yield(ctx, journal.Bound(exit.Text, 300))
+		return r.h.Yield(ctx, journal.Bound(r.mask(exit.Text), 300))
 	})
 	switch {
 	case v.Over() && r.h.Seen().Record.State == witness.Finished:
@@ -239,7 +239,7 @@ func (r *run) keepLast(store context.Context, f func(context.Context) witness.Ve
 func (r *run) account(store context.Context, exit Exit, ended guard.Ended, word string) {
 	seen := r.d.record()
 	e := record.End{Protocol: record.Protocol, Work: r.c.Work, Attempt: seen.Attempt, Class: exit.Class, ExitCode: ended.Code,
-		Step: r.d.at(), Text: journal.Bound(r.out.Text(exit.Text), 2048), Error: journal.Bound(word, 1024),
+		Step: r.d.at(), Text: journal.Bound(r.mask(exit.Text), 2048), Error: journal.Bound(r.mask(word), 1024),
 		RanS: time.Since(r.began).Seconds(), Time: time.Now().UTC().Format(time.RFC3339)}
 	scale := time.Duration(1)
 	if exit.Code == CodeStore {
