@@ -40,6 +40,7 @@ type Bucket struct {
 
 	mu     sync.Mutex
 	hashes map[string]hashed // key → version, as long as the file is the same
+	listed listed            // the big folder that was listed last
 }
 
 var _ bucket.Bucket = (*Bucket)(nil)
@@ -78,7 +79,7 @@ func (b *Bucket) missing(op, key string) error {
 		return b.fail(op, key, err)
 	}
 	return &bucket.Error{Op: op, Key: key, Code: bucket.NoBucket, Err: fmt.Errorf("no store in folder %s", b.root),
-		Hint: "is the disk or share mounted? a new store is made by headway init --store"}
+		Hint: "is the disk or share mounted? the first apply or watch makes an embedded one"}
 }
 
 // sweep removes what writers that were killed left behind, once it is old enough to have no living writer.
