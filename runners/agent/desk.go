@@ -22,6 +22,7 @@ type desk struct {
 	vain  chan struct{} // closed when nothing of what is computed reaches the store any more: leave
 	over  chan struct{} // closed when the lease is over or given up
 	say   func(event string, step int64, reason string)
+	mask  func(string) string // takes secrets out of what the program says, before it is cut
 
 	mu       sync.Mutex
 	changed  chan struct{} // closed and renewed whenever something below changes
@@ -71,7 +72,7 @@ type ending struct {
 func (e *ending) Error() string { return e.exit.Text }
 
 func newDesk(t record.Terms, say func(string, int64, string)) *desk {
-	return &desk{terms: t, say: say, wake: make(chan struct{}, 1), leave: make(chan struct{}), vain: make(chan struct{}), over: make(chan struct{}),
+	return &desk{terms: t, say: say, mask: func(s string) string { return s }, wake: make(chan struct{}, 1), leave: make(chan struct{}), vain: make(chan struct{}), over: make(chan struct{}),
 		changed: make(chan struct{}), notice: -1, phase: startPhase(t), markAt: time.Now()}
 }
 
@@ -352,6 +353,7 @@ func (d *desk) end(e *ending) {
 
 // word keeps the program's own last words.
 func (d *desk) word(text string) {
+	text = d.mask(text)
 	if len(text) > maxErrorText {
 		text = text[len(text)-maxErrorText:]
 	}

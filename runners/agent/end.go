@@ -94,13 +94,13 @@ func describe(e guard.Ended) string {
 // is taken out of it: its name is another one in each attempt, and an error that comes back must be known again.
 func (r *run) lastWord(e guard.Ended) string {
 	if e.Failed != "" {
-		return r.scratch.hide(e.Failed)
+		return r.mask(r.scratch.hide(e.Failed))
 	}
 	r.d.mu.Lock()
 	told := r.d.lastWord
 	r.d.mu.Unlock()
 	if line := lastLine(told); line != "" {
-		return r.scratch.hide(r.out.Text(line))
+		return r.scratch.hide(line)
 	}
 	if line := r.tail.lastLine(); line != "" {
 		return r.scratch.hide(line)

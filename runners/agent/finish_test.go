@@ -50,7 +50,7 @@ func heldRun(t *testing.T, b bucket.Bucket) *run {
 	r.logs = journal.New(t.Context(), b, record.LogPrefix(testWork, 1))
 	r.happ = journal.New(t.Context(), b, record.EventPrefix(testWork, 1))
 	r.ev = journal.Events{W: r.happ, Attempt: 1}
-	r.out = journal.NewRedactor(io.Discard, nil)
+	r.out, r.words = journal.NewRedactor(io.Discard, nil), journal.NewRedactor(io.Discard, nil)
 	r.d = newDesk(terms(), r.say)
 	r.keep = newKeeper(r.d, h, time.Now())
 	r.k = courier.New(t.Context(), courier.Config{Store: b, Work: testWork, Attempt: 1, Dir: t.TempDir(), Report: r.d.reported})

@@ -33,7 +33,8 @@ type run struct {
 	logs  *journal.Stream
 	happ  *journal.Stream // events
 	ev    journal.Events
-	out   *journal.Redactor
+	out   *journal.Redactor // the program's output
+	words *journal.Redactor // for single texts
 	tail  *tail
 }
 
@@ -48,9 +49,10 @@ func Run(ctx context.Context, c Config) Exit {
 	if err := c.check(); err != nil {
 		return Exit{CodeInternal, "internal", err.Error()}
 	}
-	r := &run{c: c}
+	r := &run{c: c, words: journal.NewRedactor(io.Discard, secretValues(nil, c.Environ))}
 	c.Log.Info("reading the order", "work", c.Work[:12], "dispatch", c.Dispatch)
 	exit := r.start(ctx)
+	exit.Text = r.mask(exit.Text)
 	c.Log.Info("the run is over", "class", exit.Class, "code", exit.Code, "text", exit.Text)
 	return exit
 }
@@ -75,6 +77,7 @@ func (r *run) start(ctx context.Context) Exit {
 	if r.spec, r.claim, err = readOrder(ctx, &r.c); err != nil {
 		return left(ctx, err)
 	}
+	r.words = journal.NewRedactor(io.Discard, secretValues(r.claim.Secrets, r.c.Environ))
 	found, err := measure(ctx, &r.spec)
 	if err != nil {
 		return left(ctx, err)
@@ -125,6 +128,7 @@ func (r *run) held(ctx, store context.Context) Exit {
 	r.out = journal.NewRedactor(io.MultiWriter(r.logs, r.tail), secretValues(r.claim.Secrets, r.c.Environ))
 	r.say("captured", seen.Progress.Step, fmt.Sprintf("attempt %d of dispatch %d on %s", seen.Attempt, r.claim.Dispatch, r.claim.Platform))
 	r.d = newDesk(r.claim.Terms, r.say)
+	r.d.mask = r.mask
 	r.keep = newKeeper(r.d, r.h, r.began)
 	r.k = courier.New(store, courier.Config{Store: r.c.Bucket, Work: r.c.Work, Attempt: seen.Attempt,
 		Dir: r.scratch.at("milestones"), From: seen.Resume, Report: r.d.reported})
@@ -205,9 +209,14 @@ func (r *run) overNow() error {
 	return r.d.ended
 }
 
+// mask takes the values of secrets out of a text. Everything that leaves the agent in words goes through it before it
+// is cut to length: half a secret would not be found any more.
+func (r *run) mask(text string) string { return r.words.Text(text) }
+
 // say writes an event, and the same to whoever watches the agent.
 func (r *run) say(event string, step int64, reason string) {
-	r.ev.Say(event, step, r.out.Text(reason))
+	reason = r.mask(reason)
+	r.ev.Say(event, step, reason)
 	if event != "note" {
 		r.c.Log.Info(event, "step", step, "reason", journal.Bound(reason, 500))
 	}

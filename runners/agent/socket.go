@@ -238,7 +238,10 @@ func (s *server) note(r *request) {
 		s.noted = now
 	}
 	s.mu.Unlock()
-	if text := noteText(r.Values); keep && text != "" {
+	if !keep {
+		return
+	}
+	if text := noteText(r.Values, s.d.mask); text != "" {
 		s.d.say("note", s.d.at(), text)
 	}
 }

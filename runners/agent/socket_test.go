@@ -270,7 +270,7 @@ func FuzzSocketLine(f *testing.F) {
 		if r.Op == "step" && (*r.N < 0 || *r.N > maxStep) || !(r.ExpectS >= 0 && r.ExpectS <= maxExpect) && r.Op == "phase" {
 			t.Fatalf("%q: accepted as %+v", line, r)
 		}
-		if text := noteText(r.Values); len(text) > maxNotes*2048 {
+		if text := noteText(r.Values, strings.ToUpper); len(text) > maxNotes*2048 {
 			t.Fatalf("a note of %d bytes", len(text))
 		}
 	})

@@ -167,9 +167,10 @@ func writeLine(w io.Writer, v any) error {
 }
 
 // noteText renders bounded metrics for the events, names in no particular order of meaning but sorted by JSON.
-func noteText(values map[string]any) string {
+func noteText(values map[string]any, mask func(string) string) string {
 	kept := map[string]any{}
 	for k, v := range values {
+		k = mask(k)
 		if len(kept) == maxNotes || len(k) > 128 {
 			continue
 		}
@@ -179,6 +180,7 @@ func noteText(values map[string]any) string {
 				kept[k] = x
 			}
 		case string:
+			x = mask(x)
 			kept[k] = x[:min(len(x), 1024)]
 		case bool:
 			kept[k] = strconv.FormatBool(x)

@@ -66,6 +66,7 @@ type world struct {
 	scratch string
 	marks   string
 	die     string // DIE_AT of the next agent
+	secret  string // value of MY_SECRET
 }
 
 // newWorld makes a store with the spec of a work whose program is this binary with the given variables.
@@ -76,7 +77,7 @@ func newWorld(t *testing.T, env map[string]string) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{T: t, b: b, url: "dir://" + root, scratch: t.TempDir(), marks: t.TempDir(),
+	w := &world{T: t, b: b, url: "dir://" + root, scratch: t.TempDir(), marks: t.TempDir(), secret: "correct horse",
 		terms: record.Terms{LeaseK: 50, LeaseFloorS: 2, MilestoneSteps: 20, GraceS: 4}}
 	self, err := os.Executable()
 	if err != nil {
@@ -119,7 +120,7 @@ func (w *world) start(n int64, role string) *agentProc {
 	w.claim(n)
 	p := &agentProc{Cmd: exec.Command("/proc/self/exe", role)}
 	p.Env = append(os.Environ(), "HEADWAY_STORE="+w.url, "HEADWAY_WORK="+w.work, fmt.Sprint("HEADWAY_DISPATCH=", n), "HEADWAY_PLATFORM=here",
-		"HEADWAY_SCRATCH="+w.scratch, "DIE_AT="+w.die, "MY_SECRET=correct horse", "AWS_SECRET_ACCESS_KEY=battery staple")
+		"HEADWAY_SCRATCH="+w.scratch, "DIE_AT="+w.die, "MY_SECRET="+w.secret, "AWS_SECRET_ACCESS_KEY=battery staple")
 	p.Stdout, p.Stderr = &p.out, &p.out
 	p.WaitDelay = 10 * time.Second
 	if role == "small-disk" {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"slices"
+	"strings"
 )
 
 // shortest is the length from which a secret's value is looked for; shorter ones would mask ordinary words.
@@ -20,13 +21,16 @@ type Redactor struct {
 	held    []byte
 }
 
-// NewRedactor masks the given values; values of fewer than six bytes, or with a line break, are not looked for.
+// NewRedactor masks the given values. Of a value with line breaks each line is a value. Those of fewer than six bytes
+// are not looked for.
 func NewRedactor(w io.Writer, values []string) *Redactor {
 	r := &Redactor{w: w}
-	for _, v := range values {
-		if len(v) >= shortest && !bytes.ContainsAny([]byte(v), "\r\n") {
-			r.secrets = append(r.secrets, []byte(v))
-			r.keep = max(r.keep, len(v)-1)
+	for _, whole := range values {
+		for _, v := range strings.FieldsFunc(whole, func(c rune) bool { return c == '\r' || c == '\n' }) {
+			if len(v) >= shortest {
+				r.secrets = append(r.secrets, []byte(v))
+				r.keep = max(r.keep, len(v)-1)
+			}
 		}
 	}
 	slices.SortFunc(r.secrets, func(a, b []byte) int { return len(b) - len(a) }) // the longest first
