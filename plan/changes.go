@@ -45,6 +45,9 @@ type FieldChange struct {
 	Sort  Sort   `json:"sort"`
 	Old   string `json:"old,omitempty"`
 	New   string `json:"new,omitempty"`
+	// Derived says that the change follows from others of the same job: a command whose words changed with a parameter.
+	// Text and Markdown leave it out.
+	Derived bool `json:"derived,omitempty"`
 }
 
 // Change is one job's line of a diff.

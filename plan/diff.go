@@ -43,6 +43,7 @@ type differ struct {
 	oldWork map[Digest][]*AcceptedJob // by work
 	newWork map[Digest][]int          // jobs of the plan
 	moved   map[string]bool           // accepted names whose work goes on under another name
+	groups  map[string][]*AcceptedJob // members of the accepted groups, once somebody asked
 
 	compared map[string][]FieldChange // what two values of a field come to
 	pairs    []pair                   // scratch space, as is the next
@@ -330,6 +331,7 @@ func (d *differ) compare(c *Change, old *AcceptedJob, i int) {
 	c.Fields = d.fields(c.Fields, old.Placement, now.placement, Placement)
 	c.Fields = d.fields(c.Fields, old.Metadata, now.metadata, Metadata)
 	d.nameInputs(c, &d.plan.Jobs[i])
+	d.derive(c, old, i)
 }
 
 // fields lists the differences of two canonical objects. Only values whose bytes differ are decoded and compared.

@@ -145,7 +145,7 @@ func (c *Change) headline() string {
 // forcing names the identity fields that changed.
 func (c *Change) forcing() string {
 	var names []string
-	for _, f := range c.Fields {
+	for _, f := range c.shown() {
 		if f.Sort == Identity {
 			names = append(names, f.Field)
 		}
@@ -156,11 +156,11 @@ func (c *Change) forcing() string {
 // details are the lines below a job's own.
 func (c *Change) details() []string {
 	var out []string
-	width := 0
-	for _, f := range c.Fields {
+	width, fields := 0, c.shown()
+	for _, f := range fields {
 		width = max(width, min(len(f.Field), 30))
 	}
-	for _, f := range c.Fields {
+	for _, f := range fields {
 		out = append(out, fmt.Sprintf("%-*s  %s → %s  (%s)", width, line(f.Field), orNone(f.Old), orNone(f.New), f.Sort))
 	}
 	if c.Leaving != nil {
