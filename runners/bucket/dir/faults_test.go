@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/headway-run/headway/runners/bucket"
 	"github.com/headway-run/headway/runners/bucket/dir"
@@ -155,6 +158,63 @@ func TestRememberedHashes(t *testing.T) {
 		if v, err = writer.Put(t.Context(), "k", strings.NewReader(fmt.Sprintf("%04d", i+1)), bucket.IfIs(v)); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestRememberedNames: a reader that remembers a big folder's names sees at once what another writer made, swapped or
+// took away, and every page is what it would have been without a memory.
+func TestRememberedNames(t *testing.T) {
+	root := t.TempDir()
+	writer, reader := open(t, root, dir.Options{Create: true, NoSync: true}), open(t, root, dir.Options{})
+	var keys []string
+	put := func(key string) {
+		if _, err := writer.Put(t.Context(), key, strings.NewReader(key), bucket.IfAbsent()); err != nil {
+			t.Fatal(err)
+		}
+		keys = append(keys, key)
+	}
+	for i := range 600 {
+		put(fmt.Sprintf("w/%04d", 2*i))
+	}
+	put("w/0700.d/x")
+	put("w/0700-z")
+	list := func(prefix string, limit int) (got []string) {
+		for after, more := "", true; more; {
+			p, err := reader.List(t.Context(), prefix, after, limit)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, it := range p.Items {
+				got, after = append(got, it.Key), it.Key
+			}
+			more = p.More
+		}
+		return got
+	}
+	old := time.Now().Add(-time.Hour)
+	for round := range 20 {
+		old = old.Add(time.Second)
+		if err := os.Chtimes(filepath.Join(root, "objects", "w"), time.Time{}, old); err != nil {
+			t.Fatal(err)
+		}
+		for _, prefix := range []string{"w/", "", "w/07", "w/0700", "w/0700.", "w/0700.d/", "w/9", "w/0700.d/x", "v", "x"} {
+			var want []string
+			for _, k := range slices.Sorted(slices.Values(keys)) {
+				if strings.HasPrefix(k, prefix) {
+					want = append(want, k)
+				}
+			}
+			for _, limit := range []int{0, 97} {
+				if d := cmp.Diff(want, list(prefix, limit)); d != "" {
+					t.Fatalf("round %d, prefix %q (-want +got):\n%s", round, prefix, d)
+				}
+			}
+		}
+		put(fmt.Sprintf("w/%04d", 2*round+1))
+		if err := writer.Delete(t.Context(), keys[round]); err != nil {
+			t.Fatal(err)
+		}
+		keys = slices.Delete(keys, round, round+1)
 	}
 }
 

@@ -2,7 +2,6 @@ package dir
 
 import (
 	"bytes"
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -10,8 +9,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -31,9 +28,8 @@ const maxHashes = 1 << 17
 
 // hashed is a remembered version and the file it belongs to.
 type hashed struct {
-	size, mtime int64
-	inode       uint64
-	version     bucket.Version
+	stat
+	version bucket.Version
 }
 
 // opened is an object that was opened: the bytes of one version, whatever happens to the key.
@@ -57,63 +53,93 @@ func (o *opened) Close() error {
 	return nil
 }
 
-// read opens a key. The error is the file system's; a folder counts as absent.
+// read opens a key. The error is the file system's; a folder counts as absent. A small object is read by plain system
+// calls: an os.File would register itself with the runtime's poller first, which refuses files, and there are tens of
+// thousands of them in one look.
 func (b *Bucket) read(key string) (*opened, error) {
-	f, err := os.OpenFile(b.path(key), os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	path := b.path(key)
+	fd, err := calling(func() (int, error) {
+		return syscall.Open(path, syscall.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
+	})
 	if err != nil {
-		return nil, err
+		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
 	}
-	fi, err := f.Stat()
-	if err == nil && !fi.Mode().IsRegular() {
+	st, err := statOf(func(st *syscall.Stat_t) error { return syscall.Fstat(fd, st) })
+	if err == nil && !st.regular {
 		err = fs.ErrNotExist
 	}
 	if err != nil {
-		_ = f.Close()
-		return nil, err
+		_ = syscall.Close(fd)
+		return nil, &fs.PathError{Op: "stat", Path: path, Err: err}
 	}
-	o := &opened{info: bucket.Info{Key: key, Size: fi.Size(), Modified: fi.ModTime()}}
-	if fi.Size() > hashLimit {
-		o.file, o.info.Version = f, statVersion(fi)
+	o := &opened{info: bucket.Info{Key: key, Size: st.size, Modified: st.modified()}}
+	if st.size > hashLimit {
+		o.file, o.info.Version = os.NewFile(uintptr(fd), path), st.version()
 		return o, nil
 	}
-	data := make([]byte, fi.Size())
-	_, err = io.ReadFull(f, data)
-	if err := errors.Join(err, f.Close()); err != nil {
-		return nil, err
+	data := make([]byte, st.size)
+	for n := 0; n < len(data) && err == nil; {
+		var more int
+		if more, err = calling(func() (int, error) { return syscall.Read(fd, data[n:]) }); err == nil && more == 0 {
+			err = io.ErrUnexpectedEOF
+		}
+		n += max(more, 0)
+	}
+	if err := errors.Join(err, syscall.Close(fd)); err != nil {
+		return nil, &fs.PathError{Op: "read", Path: path, Err: err}
 	}
 	sum := sha256.Sum256(data)
 	o.data, o.info.Version = bytes.NewReader(data), hashVersion(sum[:])
-	b.remember(key, fi, o.info.Version)
+	b.remember(key, st, o.info.Version)
 	return o, nil
+}
+
+// calling repeats a system call that a signal interrupted.
+func calling(call func() (int, error)) (int, error) {
+	for {
+		if n, err := call(); err != syscall.EINTR {
+			return n, err
+		}
+	}
+}
+
+// stat is what identifies a file and its content, as far as stamps can.
+type stat struct {
+	size, mtime int64 // bytes, nanoseconds of the file system's clock
+	inode       uint64
+	regular     bool
+}
+
+func statOf(call func(*syscall.Stat_t) error) (stat, error) {
+	var st syscall.Stat_t
+	if _, err := calling(func() (int, error) { return 0, call(&st) }); err != nil {
+		return stat{}, err
+	}
+	return stat{st.Size, mtime(&st), st.Ino, st.Mode&syscall.S_IFMT == syscall.S_IFREG}, nil
+}
+
+func (s stat) modified() time.Time { return time.Unix(0, s.mtime) }
+
+// isSettled reports whether a change that came now would surely show in the stamp.
+func (s stat) isSettled() bool { return time.Since(s.modified()) >= settled }
+
+// version is that of a large file.
+func (s stat) version() bucket.Version {
+	return bucket.Version(fmt.Sprintf("s%x-%x", s.size, s.mtime))
 }
 
 func hashVersion(sum []byte) bucket.Version { return bucket.Version(hex.EncodeToString(sum[:16])) }
 
-func statVersion(fi fs.FileInfo) bucket.Version {
-	return bucket.Version(fmt.Sprintf("s%x-%x", fi.Size(), fi.ModTime().UnixNano()))
-}
-
-func identity(fi fs.FileInfo) (h hashed, changed time.Time) {
-	h = hashed{size: fi.Size(), mtime: fi.ModTime().UnixNano()}
-	changed = fi.ModTime()
-	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
-		h.inode = st.Ino
-	}
-	return h, changed
-}
-
-func (b *Bucket) remember(key string, fi fs.FileInfo, v bucket.Version) {
-	h, changed := identity(fi)
-	if time.Since(changed) < settled {
+func (b *Bucket) remember(key string, st stat, v bucket.Version) {
+	if !st.isSettled() {
 		return
 	}
-	h.version = v
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.hashes) >= maxHashes {
 		clear(b.hashes)
 	}
-	b.hashes[key] = h
+	b.hashes[key] = hashed{st, v}
 }
 
 func (b *Bucket) forget(key string) {
@@ -133,126 +159,15 @@ func (b *Bucket) recall(key string) (bucket.Info, error) {
 	if !ok {
 		return bucket.Info{}, errForgotten
 	}
-	fi, err := os.Lstat(b.path(key))
+	path := b.path(key)
+	st, err := statOf(func(st *syscall.Stat_t) error { return syscall.Lstat(path, st) })
 	if err != nil {
-		return bucket.Info{}, err
+		return bucket.Info{}, &fs.PathError{Op: "lstat", Path: path, Err: err}
 	}
-	h, _ := identity(fi)
-	if h.version = was.version; h != was || !fi.Mode().IsRegular() {
+	if st != was.stat {
 		return bucket.Info{}, errForgotten
 	}
-	return bucket.Info{Key: key, Size: fi.Size(), Version: was.version, Modified: fi.ModTime()}, nil
-}
-
-// List implements bucket.Bucket. A key that is written during the call may be in its page or not.
-func (b *Bucket) List(ctx context.Context, prefix, after string, limit int) (*bucket.Page, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, &bucket.Error{Op: "list", Key: prefix, Code: bucket.Unknown, Err: err}
-	}
-	if err := bucket.CheckPrefix(prefix); err != nil {
-		return nil, err
-	}
-	w := &walk{b: b, ctx: ctx, prefix: prefix, after: after, limit: bucket.PageLimit(limit), page: &bucket.Page{Date: time.Now()}}
-	folder := ""
-	if i := strings.LastIndexByte(prefix, '/'); i >= 0 {
-		folder = prefix[:i+1]
-	}
-	if err := w.folder(folder); err != nil {
-		return nil, b.fail("list", prefix, err)
-	}
-	if len(w.page.Items) == 0 {
-		if err := b.missing("list", prefix); err != nil {
-			return nil, err
-		}
-	}
-	return w.page, nil
-}
-
-// walk is one List on its way through the folders, in byte order of whole keys.
-type walk struct {
-	b             *Bucket
-	ctx           context.Context
-	prefix, after string
-	limit         int
-	page          *bucket.Page
-}
-
-// folder lists one folder ("" or ending in a slash). A folder's name sorts with its slash: "a.b" before "a/b".
-func (w *walk) folder(folder string) error {
-	names, err := w.names(folder)
-	if err != nil {
-		if isAbsent(err) {
-			return nil
-		}
-		return err
-	}
-	for _, name := range names {
-		if w.page.More {
-			return nil
-		}
-		key := folder + name
-		if strings.HasSuffix(key, "/") {
-			if err := w.folder(key); err != nil {
-				return err
-			}
-			continue
-		}
-		if err := w.item(key); err != nil {
-			return err
-		}
-	}
-	return w.ctx.Err()
-}
-
-// names returns what of a folder can matter to this listing, sorted.
-func (w *walk) names(folder string) ([]string, error) {
-	f, err := os.Open(w.b.path(folder))
-	if err != nil {
-		return nil, err
-	}
-	entries, err := f.ReadDir(-1)
-	if err := errors.Join(err, f.Close()); err != nil {
-		return nil, err
-	}
-	names := make([]string, 0, len(entries))
-	for _, e := range entries {
-		name := e.Name()
-		if e.IsDir() {
-			name += "/"
-			key := folder + name
-			if !strings.HasPrefix(key, w.prefix) && !strings.HasPrefix(w.prefix, key) || key <= w.after && !strings.HasPrefix(w.after, key) {
-				continue
-			}
-		} else if key := folder + name; !e.Type().IsRegular() || key <= w.after || !strings.HasPrefix(key, w.prefix) {
-			continue
-		}
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names, nil
-}
-
-// item adds one key to the page, or notes that there is more. A file whose hash is remembered is only looked at.
-func (w *walk) item(key string) error {
-	if len(w.page.Items) == w.limit {
-		w.page.More = true
-		return nil
-	}
-	info, err := w.b.recall(key)
-	if errors.Is(err, errForgotten) {
-		var o *opened
-		if o, err = w.b.read(key); err == nil {
-			info, err = o.info, o.Close()
-		}
-	}
-	switch {
-	case isAbsent(err): // deleted meanwhile
-	case err != nil:
-		return err
-	default:
-		w.page.Items = append(w.page.Items, info)
-	}
-	return nil
+	return bucket.Info{Key: key, Size: st.size, Version: was.version, Modified: st.modified()}, nil
 }
 
 func isAbsent(err error) bool {
