@@ -136,6 +136,14 @@ func (w *watcher) say(what, format string, args ...any) {
 	}
 }
 
+// meanwhile says what goes on while a commit cannot be had.
+func (w *watcher) meanwhile() string {
+	if w.loop == nil {
+		return "nothing is launched before a plan could be read"
+	}
+	return "the last good plan stays in force"
+}
+
 // well says once that trouble of one kind is over.
 func (w *watcher) well(what string) {
 	if w.trouble[what] != "" {
@@ -164,7 +172,7 @@ func (w *watcher) poll(ctx context.Context) (fresh bool) {
 		if ctx.Err() != nil {
 			return false
 		}
-		w.say("repository", "the repository is away since %s: %v: the last good plan stays in force", o.Since.UTC().Format(time.RFC3339), o.Err)
+		w.say("repository", "the repository is away since %s: %v: %s", o.Since.UTC().Format(time.RFC3339), o.Err, w.meanwhile())
 		if w.loop == nil { // started while the remote is away: what an earlier process fetched will do
 			if last, err := w.git.Head(ctx); err == nil {
 				w.take(ctx, last)
@@ -184,7 +192,7 @@ func (w *watcher) poll(ctx context.Context) (fresh bool) {
 func (w *watcher) take(ctx context.Context, head repo.Commit) bool {
 	p := &project{env: w.env, root: w.state}
 	if err := p.load(w.git, head.Hash); err != nil {
-		w.say("commit", "commit %.12s cannot be read whole: %v: the last good plan stays in force", head.Hash, err)
+		w.say("commit", "commit %.12s cannot be read whole: %v: %s", head.Hash, err, w.meanwhile())
 		return false
 	}
 	if w.told != head.Hash {
@@ -193,13 +201,13 @@ func (w *watcher) take(ctx context.Context, head repo.Commit) bool {
 		p.printProblems()
 	}
 	if err := p.unusable(); err != nil {
-		w.say("commit", "commit %.12s is not followed, since %s has an error: the last good plan stays in force", head.Hash, plan.ConfigFile)
+		w.say("commit", "commit %.12s is not followed, since %s has an error: %s", head.Hash, plan.ConfigFile, w.meanwhile())
 		return false
 	}
 	if w.loop == nil || w.loop.p.plan.Config.Store != p.plan.Config.Store || !samePlatforms(w.loop.p.plan.Config, p.plan.Config) {
 		l, err := newLoop(ctx, p, w.git)
 		if err != nil {
-			w.say("commit", "commit %.12s: %v: it is tried again; the last good plan stays in force", head.Hash, err)
+			w.say("commit", "commit %.12s: %v: it is tried again; %s", head.Hash, err, w.meanwhile())
 			return false
 		}
 		w.loop = l
