@@ -152,9 +152,12 @@ func (p *pass) filed(o *order) {
 	default:
 		log.Warn("not done", "error", shown(a.Err.Error(), 500))
 		p.fail(fmt.Errorf("%s %s: %w", a.Kind, o.t.name, a.Err))
-		if !failure {
+		if ofStore(a) {
 			p.r.storeErrors = true
 		}
+	}
+	if a.Kind == Launch {
+		p.r.hinder(a, failure)
 	}
 }
 
@@ -251,15 +254,12 @@ func (p *pass) launch(ctx context.Context, o *order) {
 	ctx, cancel := context.WithTimeout(ctx, launchTimeout)
 	defer cancel()
 	r, pl := p.r, p.platforms[o.a.Platform]
+	if o.a.Err = r.bundle(ctx, o.t.asked); o.a.Err != nil {
+		return
+	}
 	if ok, err := p.unchanged(ctx, o); err != nil || !ok {
 		o.a.Err, o.a.Result = err, "the lease has changed since: nothing was claimed"
 		return
-	}
-	if r.c.Bundle != nil {
-		if err := r.c.Bundle(ctx, o.t.job, o.t.commit); err != nil {
-			o.a.Err = fmt.Errorf("bundle the code of %s: %w", o.t.job.Code, err)
-			return
-		}
 	}
 	l := r.launchOf(o, pl, p.world.works[o.t.work].record)
 	got := runners.Dispatcher{Bucket: r.b}.Launch(ctx, pl.runner, []runners.Launch{l})[0]

@@ -2,7 +2,10 @@ package reconcile_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +14,8 @@ import (
 
 	"github.com/headway-run/headway/plan"
 	"github.com/headway-run/headway/reconcile"
+	"github.com/headway-run/headway/runners/bucket"
+	"github.com/headway-run/headway/runners/record"
 )
 
 // While a newer commit is refused, the code of what goes on comes from the commit that was accepted: the newer one may
@@ -43,4 +48,90 @@ func TestCodeComesFromTheAcceptedCommit(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A job whose code can't be bundled, or whose spec is damaged, is one job's trouble: it waits with a reason and with
+// growing pauses, and the death of another job's worker is written off all the same.
+func TestAJobThatCannotBeBundledHoldsNobodyUp(t *testing.T) {
+	link := errors.New(`"code/x" is a symbolic link`)
+	for _, c := range []struct {
+		name    string
+		err     error
+		state   reconcile.Kind
+		damaged bool
+	}{
+		{"a link in the folder", link, reconcile.Blocked, false},
+		{"an upload that is never answered", &bucket.Error{Op: "put", Key: "code/x", Code: bucket.Unknown}, reconcile.Wait, false},
+		{"a store that is full", &bucket.Error{Op: "put", Key: "code/x", Code: bucket.Full}, reconcile.Blocked, false},
+		{"a damaged spec", nil, reconcile.Blocked, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { oneCannotStart(t, c.err, c.state, c.damaged) })
+		})
+	}
+}
+
+func oneCannotStart(t *testing.T, err error, want reconcile.Kind, damaged bool) {
+	r := newRig(t, rigConfig{slots: 2, script: "worker 1 die 47"})
+	// Its lease is so long that an error every quarter of an hour would hold the mass brake for ever.
+	a, b := job("a", func(j *plan.Job) { j.Lease.Floor = 2 * time.Hour }), job("b")
+	tries := 0
+	rec := r.reconciler(func(c *reconcile.Config) {
+		c.Bundle = func(_ context.Context, j *plan.Job, _ string) error {
+			if j.Name != "b" {
+				return nil
+			}
+			tries++
+			return err
+		}
+	})
+	if damaged {
+		if _, err := r.store.Put(t.Context(), record.SpecKey(string(b.Work)), strings.NewReader(`{"protocol":1,"work":"another"}`), bucket.IfAbsent()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d := r.desired("c1", a, b)
+	r.until(rec, d, 12*time.Hour, stateIs(a.Work, plan.StateFinished))
+	if r.acts(reconcile.WriteOff) != 1 {
+		t.Errorf("%d write-offs, want 1", r.acts(reconcile.WriteOff))
+	}
+	var last reconcile.Action
+	for _, act := range r.pass(rec, d).Actions {
+		if act.Work == b.Work {
+			last = act
+		}
+	}
+	if last.Kind != want || last.Until == 0 || !strings.Contains(last.Reason, "could not be launched") {
+		t.Errorf("b stands at %+v", last)
+	}
+	if r.claims(b.Work) != 0 || tries > 40 {
+		t.Errorf("%d claims, tried %d times in 12 hours", r.claims(b.Work), tries)
+	}
+}
+
+// Jobs that share a code tree share the bundle: it is looked for, packed and uploaded once in a pass.
+func TestOneCodeTreeIsBundledOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, rigConfig{slots: 40})
+		jobs := numbered(30, func(j *plan.Job) { j.Code, j.CodeTree = "code", strings.Repeat("c", 40) })
+		jobs = append(jobs, job("other", func(j *plan.Job) { j.Code, j.CodeTree = "other", strings.Repeat("d", 40) }))
+		var mu sync.Mutex
+		calls := map[string]int{}
+		rec := r.reconciler(func(c *reconcile.Config) {
+			c.Bundle = func(_ context.Context, j *plan.Job, _ string) error {
+				mu.Lock()
+				calls[j.Code]++
+				mu.Unlock()
+				<-time.After(time.Second)
+				return nil
+			}
+		})
+		r.pass(rec, r.desired("c1", jobs...))
+		if diff := cmp.Diff(map[string]int{"code": 1, "other": 1}, calls); diff != "" {
+			t.Errorf("bundled (-want +got):\n%s", diff)
+		}
+		if n := r.sim.Meter().Started; n != 31 {
+			t.Errorf("%d launches, want 31", n)
+		}
+	})
 }

@@ -31,8 +31,17 @@ type Facts struct {
 	Brake bool
 	// Unready says why it can't be launched from this process (a secret is missing), or "".
 	Unready string
+	// Hurdle is what kept its last launch from being claimed.
+	Hurdle Hurdle
 	// Crowded says why the group may not run one more at once (limits.parallel), or "".
 	Crowded string
+}
+
+// Hurdle is a trouble of a single job before its claim: its code can't be bundled, its spec is damaged.
+type Hurdle struct {
+	Text    string
+	Left    time.Duration // how long it is still left alone for that; 0: not any more, or there is none
+	Passing bool          // it may go away without a person
 }
 
 // Wish is what the plan in force wants of a work. A closed set.
@@ -314,6 +323,13 @@ func start(a Action, f Facts, charges []Charge) Action {
 	}
 	if f.Unready != "" {
 		a.Kind, a.Reason = Blocked, f.Unready
+		return a
+	}
+	if h := f.Hurdle; h.Left > 0 {
+		a = a.wait(h.Left, "could not be launched, and is tried again: "+h.Text)
+		if !h.Passing {
+			a.Kind = Blocked
+		}
 		return a
 	}
 	if f.Crowded != "" {

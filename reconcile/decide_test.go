@@ -37,6 +37,9 @@ func drawFacts(t *rapid.T) Facts {
 	if rapid.IntRange(0, 9).Draw(t, "no secret") == 0 {
 		f.Unready = "no secret"
 	}
+	if rapid.IntRange(0, 9).Draw(t, "hurdle") == 0 {
+		f.Hurdle = Hurdle{Text: "a link in its folder", Left: rapid.SampledFrom([]time.Duration{0, time.Minute}).Draw(t, "left"), Passing: rapid.Bool().Draw(t, "passing")}
+	}
 	f.Lease = drawLease(t)
 	f.History = drawHistory(t, f.Lease)
 	for i := range rapid.IntRange(0, 2).Draw(t, "inputs") {
@@ -178,6 +181,9 @@ func checkLaunch(t *rapid.T, f Facts, a Action) {
 	i := slices.IndexFunc(f.Rungs, func(r Rung) bool { return r.Platform == a.Platform })
 	if i < 0 || f.Rungs[i].Refused+f.Rungs[i].Fatal+f.Rungs[i].Full != "" || f.Rungs[i].Parked > 0 {
 		t.Fatalf("launched on %s of %+v", a.Platform, f.Rungs)
+	}
+	if f.Hurdle.Left > 0 {
+		t.Fatal("launched, and what kept the last launch from its claim is not over")
 	}
 	failures := map[string]int{}
 	for _, at := range f.History.Attempts {

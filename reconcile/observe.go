@@ -150,6 +150,7 @@ func (r *Reconciler) forget(wanted map[plan.Digest]bool) {
 			delete(r.said, w)
 		}
 	}
+	maps.DeleteFunc(r.hurdles, func(w plan.Digest, _ *hurdle) bool { return !wanted[w] })
 }
 
 // list looks at all leases by listing them, and gets those that changed while the listing goes on.

@@ -68,6 +68,7 @@ func (r *Reconciler) Pass(ctx context.Context, d *Desired) (*Report, error) {
 	defer r.leave()
 	p := &pass{r: r, d: d, root: d.Plan.Config.Name, start: r.requests.Load(), report: &Report{States: map[plan.Digest]Standing{}}}
 	defer p.summarize()
+	r.unpack()
 	if err := p.look(ctx); err != nil {
 		r.storeErrors = true
 		return nil, err
@@ -166,7 +167,7 @@ func (p *pass) facts(t *target) Facts {
 		f.Inputs = append(f.Inputs, n)
 	}
 	f.Rungs = rungs(t.job, p.platforms)
-	f.Unready = t.unready
+	f.Unready, f.Hurdle = t.unready, p.r.hurdleOf(t.work)
 	if n := t.job.Limits.Parallel; n > 0 && p.groups[t.job.Group] >= n {
 		f.Crowded = fmt.Sprintf("limits.parallel: %s of group %s at once", count(n, "work", "works"), t.job.Group)
 	}

@@ -93,7 +93,7 @@ type Action struct {
 	Dispatch int64          `json:"dispatch,omitempty"` // Launch, Release: its number
 	Version  bucket.Version `json:"-"`                  // WriteOff, Stop: the witness version that was judged
 	Floor    int64          `json:"floor,omitempty"`    // Stop: the floor to raise to
-	Until    time.Duration  `json:"until_ns,omitempty"` // Wait: how long from now at most; 0: no bound is known
+	Until    time.Duration  `json:"until_ns,omitempty"` // Wait, Blocked: how long from now at most; 0: no bound is known
 	Reason   string         `json:"reason"`             // one sentence
 	Done     bool           `json:"done"`               // it was carried out in this pass
 	Result   string         `json:"result,omitempty"`   // what came of it, one sentence
@@ -140,8 +140,11 @@ type Reconciler struct {
 	// storeErrors: the store answered an error since the last look at silence.
 	storeErrors bool
 
-	mu   sync.Mutex // guards asks while acts run side by side
-	asks map[askKey]*ask
+	hurdles map[plan.Digest]*hurdle
+
+	mu       sync.Mutex // guards what follows while acts run side by side
+	asks     map[askKey]*ask
+	packings map[string]*packing
 }
 
 // asked is a job and the commit that it was read from.
@@ -170,7 +173,8 @@ func New(c Config) (*Reconciler, error) {
 	}
 	r := &Reconciler{c: c, gate: make(chan struct{}, 1), looks: map[plan.Digest]*look{}, parks: map[string]parkSeen{},
 		forces: map[string]stored{}, told: map[string]*refused{}, said: map[plan.Digest]string{},
-		jobs: map[plan.Digest]asked{}, loaded: map[string]*plan.Plan{}, asks: map[askKey]*ask{}}
+		jobs: map[plan.Digest]asked{}, loaded: map[string]*plan.Plan{}, asks: map[askKey]*ask{},
+		hurdles: map[plan.Digest]*hurdle{}, packings: map[string]*packing{}}
 	r.b = counted{c.Bucket, &r.requests}
 	r.records.b = r.b
 	return r, nil
