@@ -1,13 +1,18 @@
 package local
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/headway-run/headway/runners"
 )
+
+// lendLimit is how long the keys for one launch may take: a role's are fetched over the network.
+const lendLimit = 30 * time.Second
 
 // passedOn names what an agent gets of the dispatcher's environment, besides AWS_* for a store on S3: where programs,
 // home, certificates and cards are found, the language, and the way out to the network. A table of values. Nothing
@@ -20,15 +25,35 @@ var passedOn = []string{
 	"VIRTUAL_ENV", "CONDA_PREFIX",
 }
 
-// environment is the whole environment of one agent. A secret never replaces one of ours, and later entries win.
-func environment(dispatcher []string, platform, dir string, j runners.Launch) []string {
+// storeKeys are the variables that a StoreEnv answers for: those of the dispatcher's environment are not mixed with them.
+// A table of values.
+var storeKeys = []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"}
+
+// lend asks for what the agents of these jobs need to open a store on S3; nil: what the dispatcher's environment has.
+func (r *Runner) lend(ctx context.Context, jobs []runners.Launch) ([]string, error) {
+	if r.storeEnv == nil || !slices.ContainsFunc(jobs, onS3) {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, lendLimit)
+	defer cancel()
+	return r.storeEnv(ctx)
+}
+
+func onS3(j runners.Launch) bool { return strings.HasPrefix(j.Store, "s3:") }
+
+// environment is the whole environment of one agent. lent replaces the dispatcher's own keys when it is not nil. A
+// secret never replaces one of ours, and later entries win.
+func environment(dispatcher, lent []string, platform, dir string, j runners.Launch) []string {
 	var env []string
 	for _, kv := range dispatcher {
 		k, _, ok := strings.Cut(kv, "=")
-		keys := strings.HasPrefix(k, "AWS_") && strings.HasPrefix(j.Store, "s3:")
+		keys := strings.HasPrefix(k, "AWS_") && onS3(j) && (lent == nil || !slices.Contains(storeKeys, k))
 		if ok && (keys || slices.Contains(passedOn, k)) {
 			env = append(env, kv)
 		}
+	}
+	if onS3(j) {
+		env = append(env, lent...)
 	}
 	for _, k := range slices.Sorted(maps.Keys(j.Env)) {
 		env = append(env, k+"="+j.Env[k])

@@ -30,6 +30,9 @@ type Config struct {
 	Scratch  string            // folder for files when Options has none; required then
 	Agent    []string          // command of the worker, for example [/usr/bin/headway agent]
 	Environ  []string          // the dispatcher's environment; what is passed on of it is listed in env.go
+	// StoreEnv says, at each launch, what an agent needs to open a store on S3, as NAME=value: it opens the store with
+	// AWS_* variables alone, while a dispatcher may have its keys from a profile or a role. nil: those of Environ.
+	StoreEnv func(ctx context.Context) ([]string, error)
 	// Settle is how long Launch watches for an agent that dies at once, so that its last words become the failure's;
 	// 0: 150 ms.
 	Settle time.Duration
@@ -53,6 +56,7 @@ type Runner struct {
 	settle   time.Duration
 	agent    []string
 	environ  []string
+	storeEnv func(ctx context.Context) ([]string, error)
 }
 
 var (
@@ -67,7 +71,7 @@ func New(c Config) (*Runner, error) {
 	if err != nil {
 		return nil, fmt.Errorf("platform %s: %w", c.Platform, err)
 	}
-	r := &Runner{platform: c.Platform, slots: max(c.Slots, 1), grace: o.grace, keep: o.keep, settle: c.Settle, agent: c.Agent, environ: c.Environ}
+	r := &Runner{platform: c.Platform, slots: max(c.Slots, 1), grace: o.grace, keep: o.keep, settle: c.Settle, agent: c.Agent, environ: c.Environ, storeEnv: c.StoreEnv}
 	if r.settle <= 0 {
 		r.settle = defaultSettle
 	}
@@ -123,7 +127,11 @@ func (r *Runner) Launch(ctx context.Context, jobs []runners.Launch) ([]runners.R
 			return nil, r.fail("launch", runners.Rejected, "", err)
 		}
 	}
-	started, entries, err := r.start(ctx, jobs)
+	lent, err := r.lend(ctx, jobs)
+	if err != nil {
+		return nil, r.fail("launch", runners.Rejected, "renew the store's keys where headway runs, and look that they last longer than this launch", err)
+	}
+	started, entries, err := r.start(ctx, jobs, lent)
 	if err != nil {
 		return nil, err
 	}
@@ -166,7 +174,7 @@ type running struct {
 }
 
 // start takes the slots and starts the processes, under the lock. On an error nothing of it runs any more.
-func (r *Runner) start(ctx context.Context, jobs []runners.Launch) (started []running, entries []entry, err error) {
+func (r *Runner) start(ctx context.Context, jobs []runners.Launch, lent []string) (started []running, entries []entry, err error) {
 	unlock, err := r.lock(ctx)
 	if err != nil {
 		return nil, nil, r.fail("launch", runners.Unreachable, "another dispatcher holds the lock of this platform's scratch folder", err)
@@ -194,7 +202,7 @@ func (r *Runner) start(ctx context.Context, jobs []runners.Launch) (started []ru
 	for _, j := range jobs {
 		e, ok := known[name(j.Work, j.Dispatch)]
 		if !ok {
-			run, err := r.startOne(ctx, j)
+			run, err := r.startOne(ctx, j, lent)
 			if err != nil {
 				r.undo(ctx, started)
 				return nil, nil, err
@@ -208,7 +216,7 @@ func (r *Runner) start(ctx context.Context, jobs []runners.Launch) (started []ru
 }
 
 // startOne starts one agent: the entry without an identity first, then the process, then the identity.
-func (r *Runner) startOne(ctx context.Context, j runners.Launch) (running, error) {
+func (r *Runner) startOne(ctx context.Context, j runners.Launch, lent []string) (running, error) {
 	dir := filepath.Join(r.runDir(), name(j.Work, j.Dispatch))
 	e := entry{Work: j.Work, Dispatch: j.Dispatch, Job: j.Job, handle: handle{Dir: dir}}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -217,7 +225,7 @@ func (r *Runner) startOne(ctx context.Context, j runners.Launch) (running, error
 	if err := r.write(e); err != nil {
 		return running{}, r.diskFail(err)
 	}
-	p, err := process.Start(process.Command{Argv: r.agent, Env: environment(r.environ, r.platform, dir, j), Dir: dir, Output: r.logFile(e)})
+	p, err := process.Start(process.Command{Argv: r.agent, Env: environment(r.environ, lent, r.platform, dir, j), Dir: dir, Output: r.logFile(e)})
 	if err != nil {
 		r.forget(e)
 		return running{}, r.fail("launch", runners.Rejected, "is the headway program still where it was, and is the scratch folder's disk mounted?", err)
