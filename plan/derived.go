@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -15,18 +17,27 @@ func (d *differ) derive(c *Change, old *AcceptedJob, i int) {
 	if run < 0 || !slices.ContainsFunc(c.Fields, func(f FieldChange) bool { return f.explains() }) {
 		return
 	}
-	before, err := splitObject(old.Identity)
-	if err != nil {
-		return // reported with the fields
-	}
-	var words []string
-	for _, m := range before {
-		if m.key == "run" && json.Unmarshal(m.raw, &words) != nil {
-			return
+	var before acceptedValues
+	parts := cutter{b: old.Identity}
+	for parts.next() {
+		switch string(parts.key) {
+		case "run":
+			before.run = parts.raw
+		case "params":
+			before.params = parts.raw
+		case "seed":
+			before.seed = string(parts.raw)
+		case "replica":
+			before.replica = string(parts.raw)
 		}
 	}
-	now, ok := d.filled(&d.plan.Jobs[i], before)
-	c.Fields[run].Derived = ok && slices.Equal(now, words)
+	if !parts.ended {
+		return // not canonical: then nothing is hidden
+	}
+	words, ok := d.filled(d.words[:0], &d.plan.Jobs[i], &before)
+	d.words = words
+	d.scratch = putList(d.scratch[:0], words)
+	c.Fields[run].Derived = ok && bytes.Equal(d.scratch, before.run)
 }
 
 // explains says that a field's value can stand in a command.
@@ -34,28 +45,41 @@ func (f FieldChange) explains() bool {
 	return f.Field == "seed" || f.Field == "replica" || strings.HasPrefix(f.Field, "params.") || strings.HasPrefix(f.Field, "needs.")
 }
 
-// filled is the job's command with the values of another identity.
-func (d *differ) filled(j *Job, identity []member) ([]string, bool) {
-	values := map[string]string{"seed": "0", "replica": "0"} // what a command gets where nothing is said
-	for _, m := range identity {
-		switch m.key {
-		case "seed", "replica":
-			values[m.key] = string(m.raw)
-		case "params":
-			var params map[string]string
-			if json.Unmarshal(m.raw, &params) != nil {
-				return nil, false
-			}
-			for k, v := range params {
-				values["params."+k] = v
-			}
+// acceptedValues is what an accepted identity holds for the words of a command.
+type acceptedValues struct {
+	run, params   []byte // canonical JSON
+	seed, replica string
+}
+
+// value is the text for one ${name}.
+func (v *acceptedValues) value(name string) (string, bool) {
+	switch name {
+	case "seed":
+		return cmp.Or(v.seed, "0"), true // 0 is not written down
+	case "replica":
+		return cmp.Or(v.replica, "0"), true
+	}
+	key, ok := strings.CutPrefix(name, "params.")
+	if !ok {
+		return "", false
+	}
+	c := cutter{b: v.params}
+	for c.next() {
+		if string(c.key) == key {
+			var s string
+			err := json.Unmarshal(c.raw, &s)
+			return s, err == nil
 		}
 	}
+	return "", false
+}
+
+// filled appends the job's command with the values of another identity.
+func (d *differ) filled(out []string, j *Job, from *acceptedValues) ([]string, bool) {
 	words, why := splitWords(j.Run)
 	if why != "" {
-		return nil, false
+		return out, false
 	}
-	var out []string
 	for _, w := range words {
 		if group, ok := strings.CutPrefix(w.text, "${needs."); ok && strings.HasSuffix(group, "}") {
 			if members := d.acceptedGroup(strings.TrimSuffix(group, "}")); members != nil {
@@ -71,8 +95,7 @@ func (d *differ) filled(j *Job, identity []member) ([]string, bool) {
 				}
 				return "${needs:" + string(up.Work) + "}", true
 			}
-			v, ok := values[name]
-			return v, ok
+			return from.value(name)
 		}))
 	}
 	return out, true
@@ -102,5 +125,8 @@ func (d *differ) acceptedGroup(name string) []string {
 
 // shown are the fields that a person must see: those that follow from others are left out.
 func (c *Change) shown() []FieldChange {
+	if !slices.ContainsFunc(c.Fields, func(f FieldChange) bool { return f.Derived }) {
+		return c.Fields
+	}
 	return slices.DeleteFunc(slices.Clone(c.Fields), func(f FieldChange) bool { return f.Derived })
 }

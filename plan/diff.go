@@ -44,6 +44,7 @@ type differ struct {
 	newWork map[Digest][]int          // jobs of the plan
 	moved   map[string]bool           // accepted names whose work goes on under another name
 	groups  map[string][]*AcceptedJob // members of the accepted groups, once somebody asked
+	words   []string                  // scratch space
 
 	compared map[string][]FieldChange // what two values of a field come to
 	pairs    []pair                   // scratch space, as is the next
