@@ -305,6 +305,7 @@ func (r *Reconciler) launchOf(o *order, pl *platform, before *witness.Record) ru
 	claim := record.Claim{Protocol: record.Protocol, Work: string(j.Work), Dispatch: o.a.Dispatch, Nonce: record.Nonce(),
 		Dispatcher: r.c.ID, Platform: pl.conf.Name, Runner: pl.conf.Runner, Job: j.Name, Commit: o.t.commit, Reason: o.a.Reason,
 		CaptureS: window.Seconds(), Terms: r.terms(j), Secrets: j.Secrets, Time: time.Now().UTC().Format(time.RFC3339)}
+	claim.Spent = Spent(o.history, account(o.history))
 	if before != nil && before.Attempt > 0 {
 		claim.Before = &record.Before{Attempt: before.Attempt, Step: before.Progress.Step}
 		if before.Resume != nil {

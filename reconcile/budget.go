@@ -156,14 +156,40 @@ func (c Charge) order(h History) int64 {
 	return last
 }
 
-// Spent counts the retries that were spent.
-func Spent(charges []Charge) (n int) {
+// Spent counts the retries that a work has spent. charges is the account of h. While h reaches back to the first
+// dispatch that is all of them. Behind that its claims help: each carries what was spent before it, as its claimer
+// counted, so the count goes on from there. Each such sum is a lower bound (a claim of an older version carries none,
+// a worker may take the lease late), so the highest one counts.
+func Spent(h History, charges []Charge) (n int64) {
 	for _, c := range charges {
 		if c.Spent {
 			n++
 		}
 	}
+	if first := h.first(); first <= 1 {
+		return n
+	}
+	for _, d := range h.Dispatches {
+		if d.Spent <= 0 {
+			continue
+		}
+		sum := d.Spent
+		for _, c := range charges {
+			if c.Spent && c.order(h) >= d.N {
+				sum++
+			}
+		}
+		n = max(n, sum)
+	}
 	return n
+}
+
+// first is the oldest dispatch that is known.
+func (h History) first() int64 {
+	if len(h.Dispatches) == 0 {
+		return 0
+	}
+	return h.Dispatches[0].N
 }
 
 // failed says why a work is given up for good, or "". retries is limits.retries.
@@ -176,9 +202,9 @@ func failed(h History, charges []Charge, retries int) string {
 			return fmt.Sprintf("dispatch %d on %s: %s, and limits.retries is 0", c.Dispatch, c.Platform, r.Why)
 		}
 	}
-	if n := Spent(charges); n > max(retries, 0) {
+	if n := Spent(h, charges); n > int64(max(retries, 0)) && len(charges) > 0 {
 		last := charges[len(charges)-1]
-		return fmt.Sprintf("%s spent, limits.retries is %d; the last one: %s", count(n, "retry", "retries"), retries, last.Why)
+		return fmt.Sprintf("%s spent, limits.retries is %d; the last one: %s", count(int(n), "retry", "retries"), retries, last.Why)
 	}
 	return ""
 }

@@ -135,3 +135,23 @@ func TestOneCodeTreeIsBundledOnce(t *testing.T) {
 		}
 	})
 }
+
+// A limit beyond what a pass reads of a history runs out all the same, also for a successor that knows nothing.
+func TestManyRetriesRunOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, rigConfig{script: "launch * reject"})
+		j := job("a", func(j *plan.Job) { j.Limits.Retries = 80 })
+		d := r.desired("c1", j)
+		r.until(r.reconciler(nil), d, 48*time.Hour, stateIs(j.Work, plan.StateFailed))
+		if n := r.claims(j.Work); n != 81 {
+			t.Errorf("%d launches, want 81", n)
+		}
+		later := r.reconciler(nil)
+		if rep := r.pass(later, d); rep.States[j.Work].State != plan.StateFailed {
+			t.Errorf("a successor says %v", rep.States[j.Work])
+		}
+		if e := r.explain(later, j); e.Spent != 81 || e.Limit != 80 {
+			t.Errorf("explain says %d of %d", e.Spent, e.Limit)
+		}
+	})
+}

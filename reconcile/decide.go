@@ -98,6 +98,7 @@ type Dispatch struct {
 	Window   time.Duration // how long after the claim a capture is waited for
 	Settled  string        // newest recorded answer to a release: "", pending, bounded, closed
 	Answers  int64         // how many are recorded
+	Spent    int64         // retries that were spent before it, as its claimer counted them; 0: none, or it did not count
 }
 
 // moot: no worker of it can take the lease any more.

@@ -229,7 +229,7 @@ func TestAnAttemptThatCameFurtherSpendsNothing(t *testing.T) {
 		h.Dispatches = append(h.Dispatches, Dispatch{N: i, Platform: "p", Answered: true, OK: true, Captured: true, Age: time.Hour, Window: time.Minute})
 	}
 	h.Last = 30
-	if n := Spent(account(h)); n != 0 {
+	if n := Spent(h, account(h)); n != 0 {
 		t.Errorf("%d retries spent, want 0", n)
 	}
 	if d := workDelay("w", account(h)); d != 0 {
@@ -252,7 +252,7 @@ func TestLaunchesThatBringNoWorkerCountAsRefusedAfterThree(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("classes (-want +got):\n%s", diff)
 	}
-	if n := Spent(charges); n != 2 {
+	if n := Spent(h, charges); n != 2 {
 		t.Errorf("%d retries spent, want 2", n)
 	}
 }

@@ -77,7 +77,7 @@ func (r *Reconciler) Explain(ctx context.Context, job *plan.Job, platforms map[s
 		allowed: map[string]bool{record.WitnessKey(string(job.Work)): true}}
 	p.tally()
 	charges := account(h)
-	out := &Explanation{Work: job.Work, Job: job.Name, State: s.observed(job.Work).State, Spent: Spent(charges),
+	out := &Explanation{Work: job.Work, Job: job.Name, State: s.observed(job.Work).State, Spent: int(Spent(h, charges)),
 		Limit: job.Limits.Retries, Now: Decide(p.facts(&target{work: job.Work, name: job.Name, asked: asked{job: job}, unready: r.unready(job)}))}
 	out.Lines = r.lines(job.Work, h, charges, s)
 	if len(h.Dispatches) > 0 {

@@ -391,6 +391,7 @@ func (r *records) dispatch(w plan.Digest, n int64, d *slip, captured, ended bool
 	out := Dispatch{N: n, Captured: captured, Ended: ended, Window: capturePrior, Answers: d.answers}
 	if c := d.claim; c != nil {
 		out.Platform, out.Reason = shown(c.Platform, 128), shown(c.Reason, 500)
+		out.Spent = min(max(c.Spent, 0), 2*n) // what earlier dispatches can have spent, with room for launches that started twice
 		if c.CaptureS > 0 {
 			out.Window = time.Duration(min(c.CaptureS, 7*86400) * float64(time.Second))
 		}

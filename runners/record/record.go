@@ -64,6 +64,7 @@ type Claim struct {
 	Terms      Terms    `json:"terms"`
 	Secrets    []string `json:"secrets,omitempty"` // names only
 	Before     *Before  `json:"before,omitempty"`  // the attempt before, as the claimer saw it; nil: there was none
+	Spent      int64    `json:"spent,omitempty"`   // retries that earlier dispatches had spent, as the claimer counted them
 	Time       string   `json:"time"`              // RFC 3339, for people; takes part in no decision
 }
 
