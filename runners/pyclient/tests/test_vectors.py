@@ -18,9 +18,13 @@ from .fake_agent import FakeAgent
 VECTORS = os.path.join(os.path.dirname(__file__), "..", "..", "witness", "testdata", "vectors")
 
 
-def cases(name: str) -> List[Dict[str, Any]]:
+def vectors(name: str) -> Dict[str, Any]:
     with open(os.path.join(VECTORS, name), encoding="utf-8") as f:
-        return json.load(f)["cases"]
+        return json.load(f)
+
+
+def cases(name: str) -> List[Dict[str, Any]]:
+    return vectors(name)["cases"]
 
 
 def shape(line: str) -> Any:
