@@ -78,6 +78,12 @@ func (p *project) openStore(ctx context.Context, write bool) (bucket.Bucket, str
 			return nil, "", fmt.Errorf("credentials for %s: %w", withoutSecrets(url), err)
 		}
 		o.Credentials = chain.Credentials
+		o.Getenv = func(name string) string {
+			if v := p.env.getenv(name); v != "" || name != "AWS_REGION" {
+				return v
+			}
+			return chain.Region // of the profile
+		}
 	}
 	b, err := open.URL(ctx, url, o)
 	if err != nil {
