@@ -64,10 +64,11 @@ type Change struct {
 	Leaving  *Observed     `json:"leaving,omitempty"`   // of OldWork, when no job of the plan names it any more
 	OnDelete OnDelete      `json:"on_delete,omitempty"` // how OldWork stops
 	Lost     float64       `json:"lost_gpu_hours,omitempty"`
-	After    []string      `json:"after,omitempty"`   // needed jobs that have not finished
-	Cascade  []string      `json:"cascade,omitempty"` // needed jobs whose own change makes this one other work
-	On       []string      `json:"on,omitempty"`      // ladder
-	FLOPs    float64       `json:"flops,omitempty"`   // of the whole run; 0: not stated
+	After    []string      `json:"after,omitempty"`    // needed jobs that have not finished
+	Cascade  []string      `json:"cascade,omitempty"`  // needed jobs whose own change makes this one other work
+	On       []string      `json:"on,omitempty"`       // ladder
+	FLOPs    float64       `json:"flops,omitempty"`    // of the whole run; 0: not stated
+	Estimate *Estimate     `json:"estimate,omitempty"` // of a job that starts or is replaced; absent where anything is unknown
 	Reason   string        `json:"reason,omitempty"`
 	Next     string        `json:"next,omitempty"` // what the next pass does about it and why; Diff leaves it to the caller
 	Warnings []string      `json:"warnings,omitempty"`

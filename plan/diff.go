@@ -47,6 +47,7 @@ type differ struct {
 	words   []string                  // scratch space
 
 	compared map[string][]FieldChange // what two values of a field come to
+	rates    map[string]rate          // of a platform for a GPU wish
 	pairs    []pair                   // scratch space, as is the next
 	scratch  []byte
 }
@@ -59,7 +60,7 @@ func newDiffer(p *Plan, a *Accepted, observed map[Digest]Observed) *differ {
 		out:     &Changes{FormatVersion: FormatVersion, Root: p.Config.Name, Base: a.Commit, Errored: !p.OK(), Problems: p.Problems},
 		old:     make(map[string]*AcceptedJob, len(a.Jobs)),
 		oldWork: make(map[Digest][]*AcceptedJob, len(a.Jobs)),
-		newWork: make(map[Digest][]int, len(p.Jobs)), compared: make(map[string][]FieldChange)}
+		newWork: make(map[Digest][]int, len(p.Jobs)), compared: make(map[string][]FieldChange), rates: make(map[string]rate)}
 	d.out.Changes = make([]Change, 0, len(p.Jobs))
 	for i := range a.Jobs {
 		j := &a.Jobs[i]
@@ -99,6 +100,9 @@ func (d *differ) job(i int) {
 		d.stayed(&c, old, i)
 	default:
 		d.replaced(&c, old, i)
+	}
+	if c.Op == OpCreate || c.Op == OpReplace {
+		c.Estimate = d.estimate(j)
 	}
 	d.out.Changes = append(d.out.Changes, c)
 }

@@ -180,7 +180,12 @@ func (c *Change) details() []string {
 	if c.Op == OpCreate || c.Op == OpReplace {
 		s := "on " + strings.Join(c.On, ", then ")
 		if c.FLOPs > 0 {
-			s += "; " + strconv.FormatFloat(c.FLOPs, 'g', 3, 64) + " FLOP"
+			s += "; " + strconv.FormatFloat(c.FLOPs, 'g', 3, 64) + " FLOP, "
+			if c.Estimate != nil {
+				s += c.Estimate.String()
+			} else {
+				s += "time unknown"
+			}
 		}
 		out = append(out, line(s))
 	}
