@@ -47,6 +47,7 @@ type desk struct {
 	markStep int64 // step and time of the last accepted milestone
 	markAt   time.Time
 	bytes    int64 // of the last milestone
+	evident  bool  // a step, a phase or a milestone was seen
 	notice   int64 // accepted when the notice to leave came; -1: none came
 	lastWord string
 
@@ -98,6 +99,7 @@ func (d *desk) stepped(n int64) bool {
 		d.mu.Unlock()
 		return false
 	}
+	d.evident = true
 	d.pace.step(now, n-d.told)
 	d.told, d.step = n, n
 	if d.phase.name == "start" {
@@ -240,7 +242,7 @@ func (d *desk) verdict(ctx context.Context) (stepAnswer, error) {
 func (d *desk) enter(ctx context.Context, ph phase) (quiet float64, err error) {
 	d.mu.Lock()
 	now := time.Now()
-	d.phase = ph
+	d.phase, d.evident = ph, true
 	want := d.forced
 	switch left := d.lease.Length() - now.Sub(d.ackAt); {
 	case ph.name != "" && left-left/4 <= ph.expect:
@@ -264,6 +266,7 @@ func (d *desk) enter(ctx context.Context, ph phase) (quiet float64, err error) {
 func (d *desk) took(step int64) {
 	d.mu.Lock()
 	d.accepted++
+	d.evident = true
 	d.step = max(d.step, step)
 	d.markStep, d.markAt = step, time.Now()
 	d.pace.pause(d.markAt)

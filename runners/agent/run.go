@@ -252,6 +252,6 @@ func (r *run) look(ctx context.Context, own witness.Record) {
 		return // a store that cannot be read says nothing
 	}
 	if by := seen.Record; by.Holder != own.Holder || by.Attempt != own.Attempt {
-		r.d.end(deposed(own, by))
+		r.d.end(r.d.mended(deposed(own, by)))
 	}
 }

@@ -40,7 +40,7 @@ func TestStoppedByAPerson(t *testing.T) {
 // its lease, and when it is written off the agent learns it by reading, and frees the machine.
 func TestAHungLoopIsNotRenewed(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, map[string]string{"BAD": "hang", "AT": "30"})
+	w := newWorld(t, map[string]string{"BAD": "hang", "AT": "200", "TOTAL": "1000"})
 	w.terms.LeaseFloorS = 0.6
 	p := w.start(1, "agent")
 	child := w.pid("hung")
