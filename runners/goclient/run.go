@@ -181,7 +181,11 @@ func (r *Run) tell(n int64) error {
 	}
 	now := time.Now()
 	if now.Before(r.quietUntil) && !r.c.asked.Load() {
-		if now.Sub(r.sentAt) >= together {
+		gap := together
+		if now.Sub(r.savedAt) < time.Second {
+			gap = closely
+		}
+		if now.Sub(r.sentAt) >= gap {
 			r.sentAt = now
 			return r.flush()
 		}
@@ -202,8 +206,13 @@ func (r *Run) tell(n int64) error {
 	return nil
 }
 
-// together is the time within which one step's line may stand for several: the count in it does.
-const together = 25 * time.Millisecond
+// One step's line may stand for several: the count in it does. Each line wakes the agent, which costs a loop of short
+// steps far more than the line. In the second after a milestone they come closer together, because the resume pointer
+// moves with the first line that follows the store's word that all of it has arrived.
+const (
+	together = 250 * time.Millisecond
+	closely  = 25 * time.Millisecond
+)
 
 // flush sends the last step where it was left out.
 func (r *Run) flush() error {
