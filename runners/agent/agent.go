@@ -25,6 +25,8 @@ type Config struct {
 	Environ  []string      // the agent's own environment: the program gets it without HEADWAY_STORE and store keys
 	Guard    []string      // command that runs Guard in this binary, for example {"/proc/self/exe", "guard"}; required
 	Log      *slog.Logger  // nil: nothing is said
+
+	cgroup string // tests: stands for /sys/fs/cgroup
 }
 
 // Exit is how a run ended. Code is the process's exit code (README.md has the table), Class the same as a word, and

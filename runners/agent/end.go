@@ -63,7 +63,7 @@ func (r *run) judge(ctx, store context.Context, l *laid, ended guard.Ended, a as
 		return r.giveUp(store, Exit{CodeYielded, "yielded", "asked to leave; the place is free"}, ended, "")
 	}
 	class, word := "user_code", r.lastWord(ended)
-	if ended.Signal == syscall.SIGKILL && oomKills() > r.oom {
+	if ended.Signal == syscall.SIGKILL && r.c.oomKills() > r.oom {
 		class = "out_of_memory"
 	}
 	return r.giveUp(store, Exit{CodeUserCode, class, fmt.Sprintf("the program %s: %s", describe(ended), word)}, ended, word)

@@ -159,7 +159,7 @@ func (r *run) program(ctx, store context.Context, seen witness.Record) Exit {
 	if seen.Resume != nil {
 		r.say("resumed", seen.Resume.Step, fmt.Sprintf("from milestone %d of attempt %d, verified", seen.Resume.Milestone, seen.Resume.Attempt))
 	}
-	r.oom = oomKills()
+	r.oom = r.c.oomKills()
 	srv := &server{d: r.d, k: r.k, work: r.c.Work, attempt: seen.Attempt, resume: l.resume, cwd: l.cwd}
 	if path, err := srv.listen(r.scratch.dir); err != nil {
 		return r.giveUp(store, exitOf(err), guard.Ended{}, "")

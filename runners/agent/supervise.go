@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -158,9 +159,13 @@ func lastLine(text string) string {
 }
 
 // oomKills counts the processes of this control group that were killed for want of memory; 0 where it is not known.
-func oomKills() int64 {
-	for _, file := range []string{"/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"} {
-		b, err := os.ReadFile(file)
+func (c *Config) oomKills() int64 {
+	root := c.cgroup
+	if root == "" {
+		root = "/sys/fs/cgroup"
+	}
+	for _, file := range []string{"memory.events", "memory/memory.oom_control"} { // version 2, version 1
+		b, err := os.ReadFile(filepath.Join(root, file))
 		if err != nil {
 			continue
 		}
