@@ -80,10 +80,11 @@ func (b *bench) won(v witness.Verdict) {
 
 // spec writes the spec of the i-th work and returns the work.
 func (b *bench) spec(i int) string {
-	identity := fmt.Appendf(nil, `{"kind":"train","seed":%d,"run":"a < b"}`, i)
-	work := record.Hash(identity)
-	b.put(record.SpecKey(work), record.Spec{Protocol: 1, Work: work, Argv: []string{"x"}, Identity: identity})
-	return work
+	s := record.Spec{Protocol: 1, Kind: "train", Argv: []string{"a < b"}, Seed: int64(i)}
+	s.Identity = record.Identity(s)
+	s.Work = record.Hash(s.Identity)
+	b.put(record.SpecKey(s.Work), s)
+	return s.Work
 }
 
 func (b *bench) capture(work string, n int64) *witness.Holder {

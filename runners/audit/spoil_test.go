@@ -45,6 +45,9 @@ func spoiledRecords() []spoiled {
 		{"spec of another identity", false, false, func(b *bench, w string) {
 			change(b, record.SpecKey(w), func(s *record.Spec) { s.Identity = []byte(`{"seed":7}`) })
 		}, Identity, record.SpecKey},
+		{"spec of another command", false, false, func(b *bench, w string) {
+			change(b, record.SpecKey(w), func(s *record.Spec) { s.Argv = []string{"evil"} })
+		}, Identity, record.SpecKey},
 		{"spec is no JSON", false, false, func(b *bench, w string) { b.put(record.SpecKey(w), []byte("{")) }, Format, record.SpecKey},
 		{"spec of a newer protocol", false, false, func(b *bench, w string) {
 			change(b, record.SpecKey(w), func(s *record.Spec) { s.Protocol = 2 })
@@ -56,6 +59,11 @@ func spoiledRecords() []spoiled {
 			change(b, record.ClaimKey(w, 2), func(c *record.Claim) { c.Dispatch = 2 })
 		}, Claimed, claimKey(2)},
 		{"receipt without a claim", false, false, func(b *bench, w string) { b.put(record.ReceiptKey(w, 8), []byte("{}")) }, Claimed, claimKey(8)},
+		{"receipt is half", false, true, func(b *bench, w string) {
+			b.put(record.ReceiptKey(w, 2), b.raw(record.ReceiptKey(w, 2))[:10])
+		}, Format, func(w string) string { return record.ReceiptKey(w, 2) }},
+		{"receipt copied", false, true, func(b *bench, w string) { b.put(record.ReceiptKey(w, 2), b.raw(record.ReceiptKey(w, 1))) }, Format,
+			func(w string) string { return record.ReceiptKey(w, 2) }},
 		{"open deleted", false, false, func(b *bench, w string) { b.remove(record.OpenKey(w, 1)) }, OneWriter,
 			func(w string) string { return record.SegmentKey(record.LogPrefix(w, 1), 0) }},
 		{"open copied", false, false, func(b *bench, w string) { b.put(record.OpenKey(w, 2), b.raw(record.OpenKey(w, 1))) }, Format, openKey(2)},

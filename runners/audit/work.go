@@ -1,10 +1,8 @@
 package audit
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
@@ -17,8 +15,8 @@ import (
 type work struct {
 	id       string
 	spec     bool
-	claims   map[int64]bool // dispatch number → its claim is there
-	extras   map[int64]bool // dispatch number with a receipt or a release
+	claims   map[int64]bool     // dispatch number → its claim is there
+	extras   map[int64][]string // dispatch number → keys of its receipt and releases
 	attempts map[int64]*attempt
 	chain    map[record.Pointer]bool // what the pointer leads back to
 }
@@ -41,7 +39,7 @@ const (
 
 // work checks one work: takes its keys from the listing, reads its records, then its witness.
 func (c *check) work(ctx context.Context, id string, keys *listing) error {
-	w := &work{id: id, claims: map[int64]bool{}, extras: map[int64]bool{}, attempts: map[int64]*attempt{}, chain: map[record.Pointer]bool{}}
+	w := &work{id: id, claims: map[int64]bool{}, extras: map[int64][]string{}, attempts: map[int64]*attempt{}, chain: map[record.Pointer]bool{}}
 	found := false
 	for {
 		it, err := keys.peek(ctx)
@@ -85,7 +83,7 @@ func (c *check) sort(w *work, key string) {
 	case ok && p.Dispatch > 0 && key == record.ClaimKey(w.id, p.Dispatch):
 		w.claims[p.Dispatch] = true
 	case ok && p.Dispatch > 0 && strings.HasPrefix(key, strings.TrimSuffix(record.ClaimKey(w.id, p.Dispatch), "json")):
-		w.extras[p.Dispatch] = true
+		w.extras[p.Dispatch] = append(w.extras[p.Dispatch], key)
 	case ok && p.Attempt > 0 && strings.HasPrefix(key, record.AttemptPrefix(w.id, p.Attempt)):
 		a := w.attempts[p.Attempt]
 		if a == nil {
@@ -150,14 +148,9 @@ func (c *check) checkSpec(ctx context.Context, w *work) error {
 	if !ok {
 		return err
 	}
-	var identity bytes.Buffer
-	if err := json.Compact(&identity, s.Identity); err != nil {
-		c.find(key, Identity, doLook, "has an identity that is not JSON: %v", err)
-		return nil
-	}
-	if sum := record.Hash(identity.Bytes()); sum != w.id {
-		c.find(key, Identity, "launch nothing for this work: it would compute something else; look at who can write to the bucket",
-			"the identity hashes to %s, the work is %s", sum, w.id)
+	if err := record.CheckIdentity(s); err != nil { // every worker refuses such a spec
+		c.find(key, Identity, "restore the spec from a backup of the bucket: no worker takes this one; look at who can write to the bucket",
+			"is not what the work stands for: %v", err)
 	}
 	return nil
 }
@@ -198,6 +191,9 @@ func (c *check) checkClaims(ctx context.Context, w *work) error {
 		nonces[claim.Nonce] = n
 	}
 	for _, n := range slices.Sorted(maps.Keys(w.extras)) {
+		if err := c.checkAnswers(ctx, w, n); err != nil {
+			return err
+		}
 		if w.claims[n] {
 			continue
 		}
@@ -207,6 +203,25 @@ func (c *check) checkClaims(ctx context.Context, w *work) error {
 		}
 		if gone {
 			c.find(record.ClaimKey(w.id, n), Claimed, doLook, "dispatch %d has an answer of a platform, but no claim", n)
+		}
+	}
+	return nil
+}
+
+// checkAnswers: what a platform answered can be read. Only a deep check asks for it, since it is a request for each.
+func (c *check) checkAnswers(ctx context.Context, w *work, n int64) error {
+	if !c.o.Deep {
+		return nil
+	}
+	for _, key := range w.extras[n] {
+		var rc record.Receipt
+		var rl record.Release
+		v, ours := any(&rl), func() bool { return rl.Work == w.id && rl.Dispatch == n && rl.Protocol <= record.Protocol }
+		if key == record.ReceiptKey(w.id, n) {
+			v, ours = &rc, func() bool { return rc.Work == w.id && rc.Dispatch == n && rc.Protocol <= record.Protocol }
+		}
+		if _, err := c.decode(ctx, key, v, ours); err != nil {
+			return err
 		}
 	}
 	return nil
