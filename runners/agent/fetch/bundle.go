@@ -76,7 +76,7 @@ func treeHash(tree string) (func() hash.Hash, error) {
 }
 
 func bundle(ctx context.Context, s Store, tree string, algo func() hash.Hash, dir string, tell Progress) error {
-	o, err := s.Get(ctx, record.CodeKey(tree), bucket.Range{})
+	o, err := get(ctx, s, record.CodeKey(tree))
 	if err != nil {
 		return err
 	}

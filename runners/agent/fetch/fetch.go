@@ -66,7 +66,7 @@ func JSON(ctx context.Context, s Store, key string, max int64, v any) error {
 // whole reads an object of at most max bytes, asking again after faults of the way.
 func whole(ctx context.Context, s Store, key string, max int64) (b []byte, err error) {
 	err = again(ctx, func() error {
-		o, err := s.Get(ctx, key, bucket.Range{})
+		o, err := get(ctx, s, key)
 		if err != nil {
 			return err
 		}
@@ -135,7 +135,7 @@ var errBytes = errors.New("its bytes are not those of the manifest")
 // file downloads one object of known size and hash to name inside root.
 func file(ctx context.Context, s Store, key string, f record.File, root *os.Root, name string, tell Progress) error {
 	return again(ctx, func() error {
-		o, err := s.Get(ctx, key, bucket.Range{})
+		o, err := get(ctx, s, key)
 		if err != nil {
 			return err
 		}
