@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -91,6 +93,27 @@ func TestInputs(t *testing.T) {
 	if got := w.text(record.ResultPrefix(w.work, 2) + "r"); got != "tokens\ntokens\n" {
 		t.Errorf("result %q", got)
 	}
+}
+
+// TestInputsWitnessIsAskedForAgain: a store that hangs, or fails once, is asked again; one that stays away is an answer.
+func TestInputsWitnessIsAskedForAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := mem.New()
+		captured(t, b, terms())
+		gate := make(chan struct{})
+		defer close(gate)
+		f := faulty.New(b, 1, faulty.Rule{Name: "hang", Op: "get", Key: "witness/*", Nth: 1, Effect: faulty.Hold, Release: gate},
+			faulty.Rule{Name: "fail", Op: "get", Key: "witness/*", Nth: 1, Effect: faulty.Refuse, Code: bucket.Unknown})
+		if seen, err := readWitness(t.Context(), f, testWork); err != nil || seen.Record.Attempt != 1 || len(f.Unfired()) > 0 {
+			t.Errorf("%+v, %v, never fired: %v", seen.Record, err, f.Unfired())
+		}
+		f = faulty.New(b, 1, faulty.Rule{Name: "hang", Op: "get", Key: "witness/*", Effect: faulty.Hold, Release: gate})
+		began := time.Now()
+		_, err := readWitness(t.Context(), f, testWork)
+		if took := time.Since(began); exitOf(err).Class != "store" || took > 3*time.Minute {
+			t.Errorf("%v after %s", err, took)
+		}
+	})
 }
 
 // TestResumedAtTheEndOnlyFinishes: C11. The last milestone was made, the finish was not: no step is made again.

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/headway-run/headway/runners/agent/fetch"
 	"github.com/headway-run/headway/runners/agent/files"
@@ -217,7 +218,7 @@ func layAll(ctx context.Context, c *Config, spec *record.Spec, claim *record.Cla
 func layInputs(ctx context.Context, c *Config, spec *record.Spec, s *scratch, tell fetch.Progress) (map[string]string, error) {
 	needs := map[string]string{}
 	for i, in := range spec.Inputs {
-		seen, err := witness.Read(ctx, c.Bucket, in.Work)
+		seen, err := readWitness(ctx, c.Bucket, in.Work)
 		if errors.Is(err, witness.ErrAbsent) {
 			return nil, refused("input %.80q (work %.12s) was never run: it must be finished first", in.Job, in.Work)
 		}
@@ -238,6 +239,25 @@ func layInputs(ctx context.Context, c *Config, spec *record.Spec, s *scratch, te
 		needs[in.Job] = dir
 	}
 	return needs, nil
+}
+
+// readWitness reads another work's witness, asking again for a while: a store that does not answer once is no reason to
+// give up a lease.
+func readWitness(ctx context.Context, b bucket.Bucket, work string) (seen witness.Seen, err error) {
+	for n := range 4 {
+		once, cancel := context.WithTimeout(ctx, 30*time.Second)
+		seen, err = witness.Read(once, b, work)
+		cancel()
+		_, bad := errors.AsType[*witness.Unreadable](err)
+		if err == nil || bad || errors.Is(err, witness.ErrAbsent) || ctx.Err() != nil {
+			break
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Duration(n+1) * time.Second):
+		}
+	}
+	return seen, err
 }
 
 func layResume(ctx context.Context, c *Config, claim *record.Claim, s *scratch, p record.Pointer, l *laid, tell fetch.Progress) error {
