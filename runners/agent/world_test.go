@@ -65,8 +65,9 @@ type world struct {
 	terms   record.Terms
 	scratch string
 	marks   string
-	die     string // DIE_AT of the next agent
-	secret  string // value of MY_SECRET
+	die     string   // DIE_AT of the next agent
+	secret  string   // value of MY_SECRET
+	environ []string // of the agent's process, before what it is given; nil: the test's own
 }
 
 // newWorld makes a store with the spec of a work whose program is this binary with the given variables.
@@ -119,7 +120,10 @@ func (w *world) start(n int64, role string) *agentProc {
 	w.Helper()
 	w.claim(n)
 	p := &agentProc{Cmd: exec.Command("/proc/self/exe", role)}
-	p.Env = append(os.Environ(), "HEADWAY_STORE="+w.url, "HEADWAY_WORK="+w.work, fmt.Sprint("HEADWAY_DISPATCH=", n), "HEADWAY_PLATFORM=here",
+	if w.environ == nil {
+		w.environ = os.Environ()
+	}
+	p.Env = append(w.environ[:len(w.environ):len(w.environ)], "HEADWAY_STORE="+w.url, "HEADWAY_WORK="+w.work, fmt.Sprint("HEADWAY_DISPATCH=", n), "HEADWAY_PLATFORM=here",
 		"HEADWAY_SCRATCH="+w.scratch, "DIE_AT="+w.die, "MY_SECRET="+w.secret, "AWS_SECRET_ACCESS_KEY=battery staple")
 	p.Stdout, p.Stderr = &p.out, &p.out
 	p.WaitDelay = 10 * time.Second
