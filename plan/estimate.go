@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"encoding/binary"
 	"fmt"
 	"strconv"
 
@@ -39,18 +40,31 @@ func (d *differ) estimate(j *Job) *Estimate {
 	if j.FLOPs.Total <= 0 || len(j.On) == 0 || len(j.GPU.Any) == 0 || j.GPU.DType == "" {
 		return nil
 	}
-	k := fmt.Sprintf("%q %q %d %s", j.On[0], j.GPU.Any, j.GPU.Count, j.GPU.DType)
-	r, ok := d.rates[k]
-	if !ok {
-		r = rateOf(d.plan.Config.Platforms[j.On[0]], j.GPU)
-		d.rates[k] = r
-	}
+	r := d.rate(j.On[0], &j.GPU)
 	if r.peak <= 0 {
 		return nil
 	}
 	hours := j.FLOPs.Total / (r.peak * float64(r.cards)) / 3600
 	return &Estimate{Platform: j.On[0], Card: r.card, Cards: r.cards, DType: j.GPU.DType,
 		Low: hours / AssumedMFUHigh, High: hours / AssumedMFULow, MFULow: AssumedMFULow, MFUHigh: AssumedMFUHigh}
+}
+
+// rate is what rateOf finds, once for all jobs that ask alike.
+func (d *differ) rate(platform string, want *GPU) rate {
+	k := binary.AppendUvarint(d.scratch[:0], uint64(want.Count))
+	put := func(s string) { k = append(binary.AppendUvarint(k, uint64(len(s))), s...) }
+	put(platform)
+	put(want.DType)
+	for _, name := range want.Any {
+		put(name)
+	}
+	d.scratch = k
+	r, ok := d.rates[string(k)]
+	if !ok {
+		r = rateOf(d.plan.Config.Platforms[platform], *want)
+		d.rates[string(k)] = r
+	}
+	return r
 }
 
 // rateOf finds the one card that a platform would give.
