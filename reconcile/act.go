@@ -13,11 +13,12 @@ import (
 	"github.com/headway-run/headway/runners/witness"
 )
 
-// Bounds on what one act may take, so that a platform that hangs holds a pass up only for so long. A launch that was
-// cut off by it counts as Unreachable: it may have happened.
+// Bounds on what one act may take. A launch that was cut off by it counts as Unreachable: it may have happened.
 const (
+	bundleTimeout  = 10 * time.Minute
 	launchTimeout  = 2 * time.Minute
 	releaseTimeout = 30 * time.Second
+	storeTimeout   = time.Minute // a write-off or a stop, which a pass waits for
 )
 
 // grace is how long a program may take from the polite signal to the hard one.
@@ -31,8 +32,14 @@ type order struct {
 	t       *target
 	a       Action
 	history History // Launch: what the decision rested on
-	called  bool    // the platform was asked
-	known   bool    // what it left in the store is known without a look
+	// What a flight needs and what it brings back, so that it touches nothing else.
+	runner  runners.Runner // nil: none is configured
+	launch  runners.Launch
+	seen    *witness.Seen // the lease that the decision rested on
+	called  bool          // the platform was asked
+	known   bool          // what it left in the store is known without a look
+	receipt *record.Receipt
+	settled bool // Release: it is over
 }
 
 // askKey names one dispatch whose end a platform is asked about.
@@ -92,44 +99,52 @@ func (r *Reconciler) asking(w plan.Digest) bool {
 // nextAsk is how long until the next question is due; 0: none is open.
 func (r *Reconciler) nextAsk() time.Duration {
 	var next time.Duration
-	for _, q := range r.asks {
+	for k, q := range r.asks {
 		if q.over {
 			continue
 		}
-		if d := max(time.Until(q.next), nextSoon); next == 0 || d < next {
+		if r.flights[flightKey{Release, k.work, k.n}] != nil {
+			continue
+		}
+		d := max(time.Until(q.next), nextSoon)
+		if len(r.flights) > 0 {
+			d = max(d, time.Second) // it may have to wait its turn
+		}
+		if next == 0 || d < next {
 			next = d
 		}
 	}
 	return next
 }
 
-// act carries out orders side by side, then files what came of them, one after the other.
-func (p *pass) act(ctx context.Context, todo []order) {
-	parallel(len(todo), func(i int) {
-		o := &todo[i]
+// act carries out orders side by side, then files what came of them, one after the other. It returns what was filed;
+// a call that is not answered in time goes on by itself.
+func (p *pass) act(ctx context.Context, todo []*order) []*order {
+	var store []*order
+	var calls []*flight
+	for _, o := range todo {
 		switch o.a.Kind {
-		case WriteOff:
-			p.writeOff(ctx, o)
-		case Stop:
-			p.stop(ctx, o)
-		case Release:
-			p.release(ctx, o)
-		case Launch:
-			p.launch(ctx, o)
+		case WriteOff, Stop:
+			store = append(store, o)
+		case Release, Launch:
+			calls = append(calls, p.takeOff(ctx, o))
 		case None, Wait, Blocked, Fail:
 		}
-	})
-	launched := map[string][]*order{}
-	for i := range todo {
-		o := &todo[i]
-		p.filed(o)
-		if o.called {
-			launched[o.a.Platform] = append(launched[o.a.Platform], o)
+	}
+	parallel(len(store), func(i int) {
+		ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+		defer cancel()
+		if store[i].a.Kind == WriteOff {
+			p.writeOff(ctx, store[i])
+		} else {
+			p.stop(ctx, store[i])
 		}
+	})
+	for _, o := range store {
+		p.filed(o)
 	}
-	for name, orders := range launched {
-		p.judgeLaunches(ctx, p.platforms[name], orders)
-	}
+	p.await(ctx, calls)
+	return append(store, p.file(ctx)...)
 }
 
 // filed notes one act in the report and the log.
@@ -139,9 +154,6 @@ func (p *pass) filed(o *order) {
 	log := p.r.c.Log.With("job", o.t.name, "work", a.Work.Short(), "action", string(a.Kind), "reason", a.Reason)
 	if a.Platform != "" {
 		log = log.With("platform", a.Platform, "dispatch", a.Dispatch)
-	}
-	if a.Kind == Launch {
-		o.t.launched = true
 	}
 	f, failure := errors.AsType[*runners.Failure](a.Err)
 	switch {
@@ -218,25 +230,20 @@ func (p *pass) stop(ctx context.Context, o *order) {
 }
 
 // release asks a platform to end a dispatch. Whatever it answers but "closed" or "bounded" is asked again.
-func (p *pass) release(ctx context.Context, o *order) {
+func (r *Reconciler) release(ctx context.Context, o *order) {
 	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
 	defer cancel()
-	settled := false
-	if runner := p.r.c.Runners[o.a.Platform]; runner == nil {
+	if o.runner == nil {
 		o.a.Result = fmt.Sprintf("platform %s is not configured here any more, so it can't be asked", shown(o.a.Platform, 60))
-	} else {
-		d := runners.Dispatcher{Bucket: p.r.b}
-		answer, err := d.Release(ctx, runner, string(o.t.work), o.a.Dispatch)
-		settled = answer.Settlement != runners.Pending
-		o.a.Err, o.a.Result, o.a.Done = err, answer.Settlement.String()+": "+answer.Text, settled
+		return
 	}
-	p.r.answered(askKey{o.t.work, o.a.Dispatch}, settled)
+	answer, err := runners.Dispatcher{Bucket: r.b}.Release(ctx, o.runner, string(o.t.work), o.a.Dispatch)
+	o.settled = answer.Settlement != runners.Pending
+	o.a.Err, o.a.Result, o.a.Done = err, answer.Settlement.String()+": "+answer.Text, o.settled
 }
 
 // answered paces the next question.
 func (r *Reconciler) answered(k askKey, settled bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	q := r.asks[k]
 	switch {
 	case q == nil:
@@ -250,23 +257,24 @@ func (r *Reconciler) answered(k askKey, settled bool) {
 
 // launch claims the next dispatch number and asks the platform. The claim decides between dispatchers: the one that
 // loses it has asked nobody and spends nothing.
-func (p *pass) launch(ctx context.Context, o *order) {
-	ctx, cancel := context.WithTimeout(ctx, launchTimeout)
-	defer cancel()
-	r, pl := p.r, p.platforms[o.a.Platform]
+func (r *Reconciler) launch(ctx context.Context, f *flight) {
+	o := f.o
 	if o.a.Err = r.bundle(ctx, o.t.asked); o.a.Err != nil {
 		return
 	}
-	if ok, err := p.unchanged(ctx, o); err != nil || !ok {
+	ctx, cancel := context.WithTimeout(ctx, launchTimeout)
+	defer cancel()
+	if ok, err := r.unchanged(ctx, o); err != nil || !ok {
 		o.a.Err, o.a.Result = err, "the lease has changed since: nothing was claimed"
 		return
 	}
-	l := r.launchOf(o, pl, p.world.works[o.t.work].record)
-	got := runners.Dispatcher{Bucket: r.b}.Launch(ctx, pl.runner, []runners.Launch{l})[0]
-	o.called = got.Receipt != nil
-	if o.known = got.Claimed && o.called; o.known {
-		r.records.note(o.t.work, l.Claim, *got.Receipt)
+	if f.abandoned.Load() {
+		o.a.Result = "the plan does not want it any more: nothing was claimed"
+		return
 	}
+	got := runners.Dispatcher{Bucket: r.b}.Launch(ctx, o.runner, []runners.Launch{o.launch})[0]
+	o.called, o.receipt = got.Receipt != nil, got.Receipt
+	o.known = got.Claimed && o.called
 	o.a.Err, o.a.Done = got.Err, got.Err == nil
 	if got.Err == nil && got.Receipt != nil {
 		o.a.Result = shown(got.Receipt.Text, 200)
@@ -277,16 +285,15 @@ func (p *pass) launch(ctx context.Context, o *order) {
 }
 
 // unchanged asks the store once more, by GET, whether the lease is still what the decision rested on.
-func (p *pass) unchanged(ctx context.Context, o *order) (bool, error) {
-	seen, err := witness.Read(ctx, p.r.b, string(o.t.work))
-	old := p.world.works[o.t.work].seen
+func (r *Reconciler) unchanged(ctx context.Context, o *order) (bool, error) {
+	seen, err := witness.Read(ctx, r.b, string(o.t.work))
 	switch {
 	case errors.Is(err, witness.ErrAbsent):
-		return old == nil, nil
+		return o.seen == nil, nil
 	case err != nil:
 		return false, fmt.Errorf("read the lease once more before the claim: %w", err)
 	}
-	return old != nil && old.Version == seen.Version, nil
+	return o.seen != nil && o.seen.Version == seen.Version, nil
 }
 
 // launchOf puts together what a worker and its platform need. before is the lease as it stands; nil: there is none.

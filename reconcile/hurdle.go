@@ -110,6 +110,8 @@ func (r *Reconciler) bundle(ctx context.Context, a asked) error {
 		r.packings[key] = p
 	}
 	r.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, bundleTimeout)
+	defer cancel()
 	if !others {
 		p.err = r.c.Bundle(ctx, a.job, a.commit)
 		close(p.done)

@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,12 +53,17 @@ type pass struct {
 	brake     time.Duration
 	groups    map[string]int // live works of a group
 	memo      map[plan.Digest]string
+	patience  time.Duration // that is left for waiting on platforms
 	report    *Report
 	start     int64
 }
 
 // Pass looks once at everything that the desired and the accepted plan name, and acts. The error is of the store or
 // the context; then nothing was decided. What failed for single works is in the report.
+//
+// It waits for platforms as long as Config.Patience says. A launch or a release that takes longer goes on under ctx after Pass has
+// returned, so ctx has to live as long as the loop does; the work waits meanwhile, and a later pass reports what came
+// of it. When ctx ends, Pass returns once nothing is under way; between passes that is what Wait is for.
 func (r *Reconciler) Pass(ctx context.Context, d *Desired) (*Report, error) {
 	if d == nil || d.Plan == nil {
 		return nil, errors.New("reconcile: a pass needs a plan")
@@ -66,8 +72,13 @@ func (r *Reconciler) Pass(ctx context.Context, d *Desired) (*Report, error) {
 		return nil, err
 	}
 	defer r.leave()
-	p := &pass{r: r, d: d, root: d.Plan.Config.Name, start: r.requests.Load(), report: &Report{States: map[plan.Digest]Standing{}}}
+	p := &pass{r: r, d: d, root: d.Plan.Config.Name, start: r.requests.Load(), patience: cmp.Or(r.c.Patience, passPatience), report: &Report{States: map[plan.Digest]Standing{}}}
 	defer p.summarize()
+	defer func() {
+		if ctx.Err() != nil {
+			r.drain()
+		}
+	}()
 	r.unpack()
 	if err := p.look(ctx); err != nil {
 		r.storeErrors = true
@@ -77,6 +88,7 @@ func (r *Reconciler) Pass(ctx context.Context, d *Desired) (*Report, error) {
 		return nil, err
 	}
 	p.targetsInForce(ctx)
+	p.refresh(ctx, p.file(ctx))
 	p.judgeSilence()
 	p.recovered(ctx)
 	p.rounds(ctx)
@@ -194,7 +206,14 @@ func (t *target) blockedByInput(a Action) bool { return strings.HasPrefix(a.Reas
 func (p *pass) tally() {
 	p.groups, p.memo = map[string]int{}, map[plan.Digest]string{}
 	for _, pl := range p.platforms {
-		pl.live, pl.batch = 0, 0
+		pl.live, pl.batch, pl.releasing = 0, 0, 0
+	}
+	for k, f := range p.r.flights {
+		if pl := p.platforms[f.a.Platform]; pl != nil && k.kind == Launch {
+			pl.batch++
+		} else if pl != nil {
+			pl.releasing++
+		}
 	}
 	for w, s := range p.world.works {
 		name := ""
@@ -204,6 +223,9 @@ func (p *pass) tally() {
 		case witness.Finished, leaseUnknown:
 			continue
 		default:
+			if f := p.r.flights[flightKey{Launch, w, 0}]; f != nil {
+				name = f.a.Platform // not claimed yet, perhaps
+			}
 			for _, d := range s.history.Dispatches {
 				if d.inFlight(s.lease.Floor) {
 					name = d.Platform
@@ -228,7 +250,7 @@ func (p *pass) rounds(ctx context.Context) {
 	queue := p.targets
 	for len(queue) > 0 && ctx.Err() == nil {
 		p.tally()
-		var todo []order
+		var todo []*order
 		var again []*target
 		for _, t := range queue {
 			orders := p.decide(t)
@@ -240,23 +262,44 @@ func (p *pass) rounds(ctx context.Context) {
 		if len(todo) == 0 || p.r.c.Dry {
 			return
 		}
-		p.act(ctx, todo)
-		p.refresh(ctx, todo)
+		p.refresh(ctx, p.act(ctx, todo))
 		queue = again
+		if p.patience <= 0 {
+			p.tally()
+			for _, t := range again {
+				p.decide(t) // where it stands; what there is to do about it is done in the next pass
+			}
+			return
+		}
 	}
 }
 
 // decide makes the decision about one target, and the orders that follow from it now.
-func (p *pass) decide(t *target) []order {
+func (p *pass) decide(t *target) []*order {
+	if p.underWay(t) {
+		return nil
+	}
 	f := p.facts(t)
 	t.last = Decide(f)
 	if t.acts >= actsPerPass {
 		return nil
 	}
 	// What is still held at a platform for us is released before the next launch, which may need its place.
-	var out []order
+	var out []*order
+	later := false
 	for _, a := range p.r.dueReleases(releases(f), t, p.world.works[t.work]) {
-		out = append(out, order{t: t, a: a})
+		pl := p.platforms[a.Platform]
+		if p.r.flights[keyOf(a)] != nil || pl != nil && pl.releasing >= batchSize {
+			later = true
+			continue
+		}
+		if pl != nil {
+			pl.releasing++
+		}
+		out = append(out, &order{t: t, a: a})
+	}
+	if later && len(out) == 0 && t.last.Kind == Launch {
+		t.last = Action{Work: t.work, Job: t.name}.wait(nextBusy, "its earlier dispatch is being released")
 	}
 	if len(out) > 0 && t.last.Kind == Launch {
 		return p.ordered(t, out)
@@ -271,27 +314,30 @@ func (p *pass) decide(t *target) []order {
 		pl.live++
 		pl.batch++
 		p.groups[t.job.Group]++
-		out = append(out, order{t: t, a: t.last, history: f.History})
+		out = append(out, &order{t: t, a: t.last, history: f.History})
 	case WriteOff, Stop:
-		out = append(out, order{t: t, a: t.last})
+		out = append(out, &order{t: t, a: t.last})
 	case None, Wait, Blocked, Fail, Release:
 	}
 	return p.ordered(t, out)
 }
 
-func (p *pass) ordered(t *target, out []order) []order {
+func (p *pass) ordered(t *target, out []*order) []*order {
 	t.acts += len(out)
 	return out
 }
 
 // refresh looks again at the works that were acted on.
-func (p *pass) refresh(ctx context.Context, done []order) {
+func (p *pass) refresh(ctx context.Context, done []*order) {
+	if len(done) == 0 {
+		return
+	}
 	changed := map[plan.Digest]bool{}
 	for _, o := range done {
 		if o.a.Kind != Release {
 			changed[o.t.work] = true
 		}
-		if !o.known {
+		if o.a.Kind == WriteOff || o.a.Kind == Stop {
 			p.r.records.spoil(o.t.work)
 		}
 	}
@@ -371,6 +417,9 @@ func (p *pass) summarize() {
 		p.r.say(t)
 	}
 	sooner(p.r.nextAsk())
+	if len(p.r.flights) > 0 {
+		sooner(nextBusy)
+	}
 	rep.Next = max(next, nextSoon)
 }
 

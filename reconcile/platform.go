@@ -33,15 +33,16 @@ type park struct {
 
 // platform is one configured platform during a pass.
 type platform struct {
-	conf    plan.Platform
-	runner  runners.Runner
-	park    park
-	version bucket.Version
-	rest    time.Duration // how long it is still parked
-	since   time.Duration // age of the record
-	live    int           // launches that are running or on their way
-	batch   int           // launches decided in this round
-	unpaced bool          // a dry pass has but one round
+	conf      plan.Platform
+	runner    runners.Runner
+	park      park
+	version   bucket.Version
+	rest      time.Duration // how long it is still parked
+	since     time.Duration // age of the record
+	live      int           // launches that are running or on their way
+	batch     int           // launches decided in this round
+	releasing int           // releases that are under way
+	unpaced   bool          // a dry pass has but one round
 }
 
 // batchSize is how many launches one round hands to a platform that is well: enough to fill it quickly, few enough

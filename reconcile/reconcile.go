@@ -38,6 +38,9 @@ type Config struct {
 	Load func(ctx context.Context, commit string) (*plan.Plan, error)
 	// LeaseFloor is the shortest lease on this store; 0: witness.DefaultFloor.
 	LeaseFloor time.Duration
+	// Patience is how long one pass waits for the answers of platforms at most; 0: 20 s, and 5 s for each round of calls.
+	// What takes longer goes on by itself, and a later pass reports it. Whoever makes a single pass sets it high.
+	Patience time.Duration
 	// Dry makes Pass decide and report, and write nothing: neither to the store nor to a platform.
 	Dry bool
 }
@@ -142,8 +145,11 @@ type Reconciler struct {
 
 	hurdles map[plan.Digest]*hurdle
 
+	asks    map[askKey]*ask
+	flights map[flightKey]*flight
+	landed  []*order // over, and not filed yet
+
 	mu       sync.Mutex // guards what follows while acts run side by side
-	asks     map[askKey]*ask
 	packings map[string]*packing
 }
 
@@ -174,7 +180,7 @@ func New(c Config) (*Reconciler, error) {
 	r := &Reconciler{c: c, gate: make(chan struct{}, 1), looks: map[plan.Digest]*look{}, parks: map[string]parkSeen{},
 		forces: map[string]stored{}, told: map[string]*refused{}, said: map[plan.Digest]string{},
 		jobs: map[plan.Digest]asked{}, loaded: map[string]*plan.Plan{}, asks: map[askKey]*ask{},
-		hurdles: map[plan.Digest]*hurdle{}, packings: map[string]*packing{}}
+		hurdles: map[plan.Digest]*hurdle{}, flights: map[flightKey]*flight{}, packings: map[string]*packing{}}
 	r.b = counted{c.Bucket, &r.requests}
 	r.records.b = r.b
 	return r, nil
@@ -184,6 +190,7 @@ func New(c Config) (*Reconciler, error) {
 func (r *Reconciler) enter(ctx context.Context) error {
 	select {
 	case r.gate <- struct{}{}:
+		r.collect()
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -194,6 +201,9 @@ func (r *Reconciler) leave() { <-r.gate }
 
 // Check says which guards refuse a commit, and writes nothing: what the verb plan shows and exits 3 for.
 func (r *Reconciler) Check(ctx context.Context, d *Desired) ([]Refusal, error) {
+	if d == nil || d.Plan == nil {
+		return nil, errors.New("reconcile: a check needs a plan")
+	}
 	if err := r.enter(ctx); err != nil {
 		return nil, err
 	}

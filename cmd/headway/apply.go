@@ -48,10 +48,15 @@ func newApply(e env) *cobra.Command {
 					return err
 				}
 			}
-			l, err := newLoop(ctx, p, git)
+			patience := time.Duration(0)
+			if !wait {
+				patience = time.Hour // nobody comes back for what is under way: each call has a bound of its own
+			}
+			l, err := newLoop(ctx, p, git, patience)
 			if err != nil {
 				return err
 			}
+			defer l.r.Wait()
 			p.printProblems()
 			l.acceptHistory = accept
 			return l.apply(ctx, wait)
@@ -102,7 +107,7 @@ type loop struct {
 	message       string          // of the commit
 }
 
-func newLoop(ctx context.Context, p *project, git *repo.Repo) (*loop, error) {
+func newLoop(ctx context.Context, p *project, git *repo.Repo, patience time.Duration) (*loop, error) {
 	l := &loop{p: p, git: git, said: map[plan.Digest]string{}}
 	b, url, err := p.openStore(ctx, true)
 	if err != nil {
@@ -112,7 +117,7 @@ func newLoop(ctx context.Context, p *project, git *repo.Repo) (*loop, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.r, _, err = p.reconciler(ctx, true, reconcile.Config{Bundle: l.bundle(b), Load: l.load, LeaseFloor: floor})
+	l.r, _, err = p.reconciler(ctx, true, reconcile.Config{Bundle: l.bundle(b), Load: l.load, LeaseFloor: floor, Patience: patience})
 	if err != nil {
 		return nil, err
 	}

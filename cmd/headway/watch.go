@@ -23,6 +23,7 @@ type watcher struct {
 	loop     *loop
 	state    string // folder for the embedded store, scratch and caches
 	interval time.Duration
+	waits    []func()          // for the launches of every loop there was
 	trouble  map[string]string // what was said last about the repository, the commit and the pass, while it lasts
 	told     string            // the commit whose line was printed last
 }
@@ -51,6 +52,9 @@ func newWatch(e env) *cobra.Command {
 			}
 			defer w.git.Close()
 			err = w.run(c.Context(), once)
+			for _, wait := range w.waits {
+				wait()
+			}
 			if c.Context().Err() != nil && errors.Is(err, c.Context().Err()) {
 				return nil
 			}
@@ -205,12 +209,12 @@ func (w *watcher) take(ctx context.Context, head repo.Commit) bool {
 		return false
 	}
 	if w.loop == nil || w.loop.p.plan.Config.Store != p.plan.Config.Store || !samePlatforms(w.loop.p.plan.Config, p.plan.Config) {
-		l, err := newLoop(ctx, p, w.git)
+		l, err := newLoop(ctx, p, w.git, 0)
 		if err != nil {
 			w.say("commit", "commit %.12s: %v: it is tried again; %s", head.Hash, err, w.meanwhile())
 			return false
 		}
-		w.loop = l
+		w.loop, w.waits = l, append(w.waits, l.r.Wait)
 	} else {
 		message, err := commitMessage(w.git, head.Hash)
 		if err != nil {
