@@ -48,6 +48,7 @@ func newDoctor(e env) *cobra.Command {
 				d.store(ctx, b, url)
 			}
 			d.platforms(ctx, p, b, !noProbe)
+			d.accepted(ctx, p)
 			if err := d.invariants(ctx, b, deep); err != nil {
 				return err
 			}
@@ -175,6 +176,22 @@ func (d *doctor) platforms(ctx context.Context, p *project, b bucket.Bucket, lis
 		}
 		d.good("platform "+name, text)
 	}
+}
+
+// accepted reads the plan in force, without which no verb decides anything. It says nothing where all is well.
+func (d *doctor) accepted(ctx context.Context, p *project) {
+	r, _, err := p.reader(ctx)
+	if err == nil {
+		_, err = r.Accepted(ctx, p.plan.Config.Name)
+	}
+	if err == nil {
+		return
+	}
+	hint := "restore the object from a backup of the bucket; where there is none delete it, and headway apply accepts what is checked out (what has left the plan since is then not stopped)"
+	if _, ok := errors.AsType[*bucket.Error](err); ok {
+		hint = ""
+	}
+	d.ill("accepted", err.Error(), hint)
 }
 
 func (d *doctor) invariants(ctx context.Context, b bucket.Bucket, deep bool) error {

@@ -103,7 +103,14 @@ func printExplanation(e env, name string, x *reconcile.Explanation) error {
 		if l.Spent {
 			spent = ", spent a retry"
 		}
-		fmt.Fprintf(e.stdout, "launch %d on %s at %s: %s\n", l.Dispatch, l.Platform, l.Time, clean(l.Reason))
+		switch {
+		case l.Dispatch == 0:
+			fmt.Fprintln(e.stdout, "unknown launch: its worker took the lease and died before it wrote down which one it was")
+		case l.Time == "":
+			fmt.Fprintf(e.stdout, "launch %d: its claim is missing or damaged: headway doctor says more\n", l.Dispatch)
+		default:
+			fmt.Fprintf(e.stdout, "launch %d on %s at %s: %s\n", l.Dispatch, l.Platform, l.Time, clean(l.Reason))
+		}
 		if l.Answer != "" {
 			fmt.Fprintf(e.stdout, "  platform: %s\n", clean(l.Answer))
 		}
