@@ -70,7 +70,7 @@ var budget = []Rule{
 	{Class: "lease_lost", Spend: SpendUnlessGained, Backoff: true, Why: "its lease was taken away: it was silent, or somebody revoked it"},
 	{Class: "revoked", Why: "stopped on purpose; nothing is spent"},
 	{Class: "nothing_to_do", Why: "another attempt was first; nothing is spent"},
-	{Class: "refused", Spend: SpendUnlessGained, Backoff: true, Why: "the machine is not what was asked for"},
+	{Class: "refused", Spend: SpendUnlessGained, Backoff: true, Why: "the worker refused: the machine or what it was given is not what was asked for"},
 	{Class: "store", Backoff: true, Why: "the store gave the worker no usable answer; nothing is spent"},
 	{Class: "store_refused", Spend: SpendAlways, Backoff: true, Final: true, Why: "the store refused the worker's result for good (rights, space or keys); one retry is spent"},
 	{Class: "snapshot_unreadable", Spend: SpendUnlessGained, Backoff: true, Program: true, Why: "the milestone to resume from can't be read"},

@@ -37,7 +37,7 @@ type BadBundle struct {
 }
 
 func (e *BadBundle) Error() string {
-	return fmt.Sprintf("code bundle %s: %v (upload it again from the commit)", record.CodeKey(e.Tree), e.Err)
+	return fmt.Sprintf("code bundle %s: %v (delete it: the next launch uploads it again from the commit)", record.CodeKey(e.Tree), e.Err)
 }
 
 // Unwrap returns the cause.
