@@ -87,7 +87,7 @@ var leaves = []leaf{
 		Doc: "Higher goes first where places are short."},
 		func(j *Job) *int { return &j.Priority }, (*decoder).int, putInt),
 	row(Field{Name: "secrets", Type: TypeList, Sort: Placement, Example: "[WANDB_API_KEY]",
-		Doc: "Names of environment variables that the dispatcher resolves and hands to the program. Values never stand in a file. Needs trust: datacenter or own."},
+		Doc: "Names of environment variables that the dispatcher resolves and hands to the program. Values never stand in a file. Needs trust: datacenter or own. Names that start with HEADWAY_ or AWS_ are the dispatcher's own and refused."},
 		func(j *Job) *[]string { return &j.Secrets }, (*decoder).secretNames, putList),
 	row(Field{Name: "trust", Type: TypeText, Sort: Placement, Default: "any", Example: "datacenter", Allowed: trusts,
 		Doc: "What sort of host may run it: any machine, a data centre's, or only your own."},
