@@ -165,7 +165,7 @@ func (p *pass) filed(o *order) {
 		log.Warn("not done", "error", shown(a.Err.Error(), 500))
 		p.fail(fmt.Errorf("%s %s: %w", a.Kind, o.t.name, a.Err))
 		if ofStore(a) {
-			p.r.storeErrors = true
+			p.r.sour[a.Work] = true
 		}
 	}
 	if a.Kind == Launch {

@@ -15,6 +15,7 @@ import (
 	"github.com/headway-run/headway/plan"
 	"github.com/headway-run/headway/reconcile"
 	"github.com/headway-run/headway/runners/bucket"
+	"github.com/headway-run/headway/runners/bucket/faulty"
 	"github.com/headway-run/headway/runners/record"
 )
 
@@ -154,4 +155,26 @@ func TestManyRetriesRunOut(t *testing.T) {
 			t.Errorf("explain says %d of %d", e.Spent, e.Limit)
 		}
 	})
+}
+
+// One key that the store refuses for ever, to readers or to writers, holds nobody else up.
+func TestOneKeyThatIsRefusedHoldsNobodyUp(t *testing.T) {
+	for _, op := range []string{"get", "put"} {
+		t.Run(op, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, rigConfig{slots: 2, script: "worker 1 die 47"})
+				a, b := job("a"), job("b")
+				key := record.WitnessKey(string(b.Work))
+				if op == "put" {
+					key = record.ClaimKey(string(b.Work), 1)
+				}
+				shaky := faulty.New(r.store, 1, faulty.Rule{Op: op, Key: key, Effect: faulty.Refuse, Code: bucket.Denied})
+				rec := r.reconciler(func(c *reconcile.Config) { c.Bucket = shaky })
+				r.until(rec, r.desired("c1", a, b), 30*time.Minute, stateIs(a.Work, plan.StateFinished))
+				if r.acts(reconcile.WriteOff) != 1 || r.claims(b.Work) != 0 || len(shaky.Unfired()) > 0 {
+					t.Errorf("%d write-offs, %d claims of b, faults that never struck: %v", r.acts(reconcile.WriteOff), r.claims(b.Work), shaky.Unfired())
+				}
+			})
+		})
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/headway-run/headway/plan"
@@ -85,6 +86,30 @@ func ofStore(a Action) bool {
 	case bucket.NotFound, bucket.Condition, bucket.Raced, bucket.Gone, bucket.BadKey, bucket.Unsupported:
 	}
 	return false
+}
+
+// soreLimit is for how many judgements in a row the store may fail one work before that counts as this work's own
+// trouble: a key that this process may not read, say.
+const soreLimit = 10
+
+// shaky reports whether the store answered errors since the last judgement of silence, and begins to count anew. A few
+// works that it fails again and again while it serves the others prove nothing about the others.
+func (r *Reconciler) shaky(w *World) bool {
+	for d, s := range w.works {
+		if s.err != nil {
+			r.sour[d] = true
+		}
+	}
+	maps.DeleteFunc(r.sore, func(d plan.Digest, _ int) bool { return !r.sour[d] })
+	shaky := r.storeErrors
+	for d := range r.sour {
+		r.sore[d]++
+		shaky = shaky || r.sore[d] <= soreLimit
+	}
+	shaky = shaky || 2*len(r.sore) > len(w.works)
+	r.storeErrors = false
+	clear(r.sour)
+	return shaky
 }
 
 // packing is a code bundle that is brought into the store, or was in this pass.

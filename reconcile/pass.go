@@ -117,7 +117,7 @@ func (p *pass) look(ctx context.Context) (err error) {
 
 // judgeSilence asks the mass brake about all suspects at once.
 func (p *pass) judgeSilence() {
-	round := witness.Pass{Now: time.Now(), Errors: p.r.storeErrors || len(p.world.trouble) > 0}
+	round := witness.Pass{Now: time.Now(), Errors: p.r.shaky(p.world)}
 	for w, s := range p.world.works {
 		if s.lease.State != witness.Held {
 			continue
@@ -131,7 +131,6 @@ func (p *pass) judgeSilence() {
 	slices.Sort(round.Suspects)
 	var off []string
 	off, p.brake = p.r.brake.Allow(round)
-	p.r.storeErrors = false
 	p.allowed = map[string]bool{}
 	for _, key := range off {
 		p.allowed[key] = true
@@ -352,7 +351,7 @@ func (p *pass) refresh(ctx context.Context, done []*order) {
 	for w, s := range again.works {
 		p.world.works[w] = s
 		if s.err != nil {
-			p.r.storeErrors = true
+			p.r.sour[w] = true
 			p.fail(fmt.Errorf("work %s: %w", w.Short(), s.err))
 		}
 	}
