@@ -377,22 +377,23 @@ func TestAClaimThatIsNeverSettled(t *testing.T) {
 }
 
 func TestSpecIsWrittenOnce(t *testing.T) {
-	identity := `{"argv":["sh","-c","a < b && c > d"],"kind":"train"}` // characters that HTML would escape
-	w := record.Hash([]byte(identity))
+	spec := record.Spec{Protocol: 1, Kind: "train", Argv: []string{"sh", "-c", "a < b && c > d"}} // characters that HTML would escape
+	spec.Identity = record.Identity(spec)
+	w := record.Hash(spec.Identity)
+	spec.Work = w
 	b := mem.New()
-	spec := record.Spec{Protocol: 1, Work: w, Kind: "train", Identity: json.RawMessage(identity)}
 	if err := runners.WriteSpec(t.Context(), b, spec); err != nil {
 		t.Fatal(err)
 	}
 	first := get(t, b, record.SpecKey(w))
-	spec.Result = "out" // placement of another day
+	spec.Metrics = map[string]string{"loss": "lower"} // asked for on another day
 	if err := runners.WriteSpec(t.Context(), b, spec); err != nil {
 		t.Errorf("the same work again: %v", err)
 	}
 	if get(t, b, record.SpecKey(w)) != first {
 		t.Error("the spec was written twice")
 	}
-	for _, foreign := range []string{`{"work":"` + work + `"}`, `{`, ``, `[]`, strings.Replace(first, "train", "trap", 2)} {
+	for _, foreign := range []string{`{"work":"` + work + `"}`, `{`, ``, `[]`, strings.Replace(first, "train", "trap", 2), strings.Replace(first, "a < b", "evil", 1)} {
 		put(t, b, record.SpecKey(w), foreign)
 		if err := runners.WriteSpec(t.Context(), b, spec); err == nil || !strings.Contains(err.Error(), "not the spec of this work") {
 			t.Errorf("%.40q is there: %v", foreign, err)

@@ -3,7 +3,6 @@ package runners
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -113,8 +112,8 @@ func readJSON(ctx context.Context, b bucket.Bucket, key string, v any) (found bo
 }
 
 // WriteSpec creates a work's spec.json if it is absent. One that is there is left alone and is fine when it is of the
-// same work: its placement part may be of an earlier day, its identity cannot differ. A spec that names another
-// work, or whose identity does not hash to the work, is refused: nothing must be launched on it.
+// same work: what is no identity may be of an earlier day. A spec that names another work, or whose fields are not those
+// of the work's digest, is refused: a worker would refuse it, and nothing must be launched on it.
 func WriteSpec(ctx context.Context, b bucket.Bucket, s record.Spec) error {
 	body, err := record.Encode(s)
 	if err != nil {
@@ -146,17 +145,7 @@ func checkSpec(body []byte, work string) error {
 	if s.Work != work {
 		return fmt.Errorf("it names work %s", Sanitize([]byte(Bound(s.Work, 64))))
 	}
-	if len(s.Identity) == 0 {
-		return nil
-	}
-	var canonical bytes.Buffer
-	if err := json.Compact(&canonical, s.Identity); err != nil {
-		return err
-	}
-	if h := record.Hash(canonical.Bytes()); h != work {
-		return fmt.Errorf("its identity hashes to %s", short(h))
-	}
-	return nil
+	return record.CheckIdentity(s)
 }
 
 // short is the form of a work that people see.
