@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headway-run/headway/plan"
+	"github.com/headway-run/headway/runners/witness"
 )
 
 // How long a pass waits for the platforms: what has not answered by then goes on by itself, and a later pass hears it.
@@ -127,15 +128,20 @@ func (p *pass) file(ctx context.Context) []*order {
 	return out
 }
 
-// underWay answers for a work whose launch is under way: it waits, whatever else there is to decide about it. A launch
-// that the plan does not want any more claims nothing, if it is not too late.
+// underWay answers for a work whose launch is under way: it waits, unless its lease is held already. A launch that the
+// plan does not want any more claims nothing, if it is not too late.
 func (p *pass) underWay(t *target) bool {
 	f := p.r.flights[flightKey{Launch, t.work, 0}]
 	if f == nil {
 		return false
 	}
-	if t.wish != Wanted || t.job == nil || t.job.Suspend {
+	s := p.world.works[t.work]
+	held := s != nil && s.lease.State == witness.Held
+	if held || t.wish != Wanted || t.job == nil || t.job.Suspend {
 		f.abandoned.Store(true)
+	}
+	if held {
+		return false // there is nothing to launch; silence and stops are judged as ever
 	}
 	a := f.a
 	t.last = Action{Work: t.work, Job: t.name, Platform: a.Platform, Dispatch: a.Dispatch}.

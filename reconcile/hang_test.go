@@ -162,3 +162,42 @@ func TestAPassWaitsAsLongAsItIsTold(t *testing.T) {
 		})
 	}
 }
+
+// Launches that are slow, each within a round's patience, use up that of a pass; the next one follows at once.
+func TestSlowLaunchesGoOnWithoutAPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, rigConfig{slots: 400, script: "launch * delay 4s", model: sim.Model{Steps: 50_000}})
+		rec, d := r.reconciler(nil), r.desired("c1", numbered(320, steps(50_000, 1000))...)
+		start := time.Now()
+		r.until(rec, d, time.Hour, func(*reconcile.Report) bool { return r.sim.Meter().Started == 320 })
+		if took := time.Since(start); took > 50*time.Second {
+			t.Errorf("320 launches, 32 at a time and each of 4 s, took %v", took)
+		}
+	})
+}
+
+// A work that is launched late by another process is judged as ever while our own launch of it is under way.
+func TestAHeldWorkIsJudgedWhileItsLaunchIsUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, rigConfig{slots: 3, script: "worker 1 die 47"})
+		j := job("a")
+		d := r.desired("c1", j)
+		slow := r.reconciler(func(c *reconcile.Config) {
+			c.ID = "slow"
+			c.Bundle = func(context.Context, *plan.Job, string) error {
+				<-time.After(8 * time.Minute)
+				return nil
+			}
+		})
+		r.pass(slow, d)
+		r.pass(r.reconciler(nil), d) // launches
+		<-time.After(10 * time.Second)
+		rep := r.until(slow, d, 7*time.Minute, func(*reconcile.Report) bool { return r.acts(reconcile.WriteOff) == 1 })
+		if len(rep.Errors) > 0 {
+			t.Error(rep.Errors)
+		}
+		slow.Wait()
+		r.until(slow, d, time.Hour, allFinished)
+		r.wholeResult(j.Work, 100)
+	})
+}

@@ -61,9 +61,9 @@ type pass struct {
 // Pass looks once at everything that the desired and the accepted plan name, and acts. The error is of the store or
 // the context; then nothing was decided. What failed for single works is in the report.
 //
-// It waits for platforms as long as Config.Patience says. A launch or a release that takes longer goes on under ctx after Pass has
-// returned, so ctx has to live as long as the loop does; the work waits meanwhile, and a later pass reports what came
-// of it. When ctx ends, Pass returns once nothing is under way; between passes that is what Wait is for.
+// It waits for platforms as long as Config.Patience says. A launch or a release that takes longer goes on under ctx
+// after Pass has returned, so ctx has to live as long as the loop does; the work waits meanwhile, and a later pass
+// reports what came of it. When ctx ends, Pass returns once nothing is under way; between passes Wait is for that.
 func (r *Reconciler) Pass(ctx context.Context, d *Desired) (*Report, error) {
 	if d == nil || d.Plan == nil {
 		return nil, errors.New("reconcile: a pass needs a plan")
@@ -264,6 +264,7 @@ func (p *pass) rounds(ctx context.Context) {
 		p.refresh(ctx, p.act(ctx, todo))
 		queue = again
 		if p.patience <= 0 {
+			p.report.Next = nextSoon
 			p.tally()
 			for _, t := range again {
 				p.decide(t) // where it stands; what there is to do about it is done in the next pass
