@@ -134,9 +134,21 @@ func (w *watcher) run(ctx context.Context, once bool) error {
 // say reports trouble of one kind once, until something else is to be said of it.
 func (w *watcher) say(what, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
-	if text != w.trouble[what] {
-		w.trouble[what] = text
+	if alike := withoutRequests(text); alike != w.trouble[what] {
+		w.trouble[what] = alike
 		warn(w.env, "%s", text)
+	}
+}
+
+// withoutRequests takes the store's request numbers out of a text: another one each time, and no other trouble.
+func withoutRequests(text string) string {
+	for {
+		before, rest, found := strings.Cut(text, `, request "`)
+		if !found {
+			return text
+		}
+		_, after, _ := strings.Cut(rest, `"`)
+		text = before + after
 	}
 }
 
