@@ -74,7 +74,8 @@ func guard(d *Desired, force *inForce, live func(plan.Digest) bool) []Refusal {
 	return out
 }
 
-// tooMany holds the live works that would leave against guard.prune. An exact Allow-Stops lifts it.
+// tooMany holds the live works that would leave against guard.prune. An exact Allow-Stops lifts it. A commit that was
+// refused for it stays so while it would stop anything: that other works have finished meanwhile says nothing for it.
 func tooMany(d *Desired, force *inForce, gone []departing, live func(plan.Digest) bool) (Refusal, bool) {
 	all, stops := 0, 0
 	seen := map[plan.Digest]bool{}
@@ -94,12 +95,21 @@ func tooMany(d *Desired, force *inForce, gone []departing, live func(plan.Digest
 	}
 	limit := max(pruneFloor, int(d.Plan.Config.Guard.Prune*float64(all)))
 	// With errors nothing is stopped anyway, and a broken file makes its jobs look like leaving ones.
+	before := force != nil && force.Refused != nil && force.Refused.Commit == d.Commit && slices.Contains(force.Refused.Codes, CodeTooManyStops)
+	if before {
+		limit = 0
+	}
 	if stops <= limit || d.AllowStops == stops || !d.Plan.OK() {
 		return Refusal{}, false
 	}
 	said := ""
 	if d.AllowStops >= 0 {
 		said = fmt.Sprintf(" (the commit says %d)", d.AllowStops)
+	}
+	if before {
+		return Refusal{Code: CodeTooManyStops, Whole: true,
+			Text: fmt.Sprintf("%d of %d live works would leave, and the commit was refused when more would have, so it is still not followed%s", stops, all, said),
+			Hint: fmt.Sprintf(allowStops+"Allow-Stops: %d", stops)}, true
 	}
 	return Refusal{Code: CodeTooManyStops, Whole: true,
 		Text: fmt.Sprintf("%d of %d live works would leave, at most %d may in one commit, so it is not followed%s", stops, all, limit, said),

@@ -175,6 +175,7 @@ func TestGuardsKeepTheAcceptedPlan(t *testing.T) {
 func keepsAll(t *testing.T, code string, whole bool, change func(d *reconcile.Desired)) {
 	r := newRig(t, rigConfig{slots: 20, model: sim.Model{Step: time.Second}, script: "worker 2 die 25"})
 	jobs := numbered(10, steps(100, 10))
+	jobs[9] = job(jobs[9].Name, steps(700, 10)) // still runs when the others have finished
 	rec := r.reconciler(nil)
 	r.pass(rec, r.desired("c1", jobs...))
 	<-time.After(10 * time.Second)
@@ -200,7 +201,7 @@ func keepsAll(t *testing.T, code string, whole bool, change func(d *reconcile.De
 	// All go on, the one that died included: the accepted plan is in force.
 	r.until(rec, bad, time.Hour, allFinished)
 	for _, j := range jobs {
-		r.wholeResult(j.Work, 100)
+		r.wholeResult(j.Work, j.FLOPs.Steps)
 	}
 	if n := r.acts(reconcile.Stop); n != 0 {
 		t.Errorf("%d stops", n)
