@@ -59,6 +59,9 @@ type report struct {
 	Ended *Ended `json:"ended,omitempty"`
 }
 
+// startLimit bounds how long the guardian may take to report the program's number.
+const startLimit = 30 * time.Second
+
 // Start starts the guardian and through it the program. An error means that nothing runs.
 func Start(c Command) (*Process, error) {
 	if len(c.Guard) == 0 || len(c.Argv) == 0 {
@@ -89,8 +92,11 @@ func Start(c Command) (*Process, error) {
 	}
 	p := &Process{guardian: g, orders: orderW, done: make(chan struct{})}
 	reports := bufio.NewReader(reportR)
+	_ = reportR.SetReadDeadline(time.Now().Add(startLimit))
 	first, ok := readReport(reports)
+	_ = reportR.SetReadDeadline(time.Time{})
 	if !ok || first.PID == 0 {
+		_ = g.Process.Kill() // it may hang, or be stopped by the program; gone already is as well
 		p.finish(reportR, reports, first, ok)
 		if p.ended.Failed == "" {
 			p.ended.Failed = "the guardian ended before the program began"
