@@ -48,7 +48,7 @@ func (l *loader) checkLadder(e *entry) {
 	for _, name := range j.On {
 		if _, ok := l.config.Platforms[name]; !ok {
 			known := l.platformNames()
-			l.ps.refuse(e.at("on"), "UnknownPlatform", "on names "+show(name)+", which is no platform of "+ConfigFile, oneOf(known), didYouMean(name, known, ""))
+			l.ps.refuse(e.at("on"), "UnknownPlatform", "on names "+show(name)+", which is no platform of "+ConfigFile, aPlatform(known), didYouMean(name, known, ""))
 		}
 	}
 }

@@ -86,11 +86,19 @@ func (d *decoder) config(root *node, def *entry) (Config, []Pos) {
 	c.Defaults = Defaults{On: def.job.On, OnDelete: def.job.OnDelete, Limits: def.job.Limits}
 	for _, on := range def.job.On {
 		if _, ok := c.Platforms[on]; !ok {
-			known := slices.Sorted(platformSeq(c.Platforms))
-			d.ps.refuse(def.at("on"), "UnknownPlatform", "defaults.on names "+show(on)+", which is no platform", oneOf(known), didYouMean(on, known, ""))
+			known := slices.Sorted(platformSeq(c.Platforms)) // in the words of checkLadder, so that it is said once
+			d.ps.refuse(def.at("on"), "UnknownPlatform", "on names "+show(on)+", which is no platform of "+ConfigFile, aPlatform(known), didYouMean(on, known, ""))
 		}
 	}
 	return c, planPos
+}
+
+// aPlatform says what a ladder may name.
+func aPlatform(known []string) string {
+	if len(known) == 0 {
+		return "a platform that is configured, and none is: give " + ConfigFile + " one, such as platforms: {here: {runner: local}}"
+	}
+	return oneOf(known)
 }
 
 func platformSeq(m map[string]Platform) func(func(string) bool) {

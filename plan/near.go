@@ -1,5 +1,9 @@
 package plan
 
+// Nearest returns the known name that a mistyped one most likely meant, or "". It is for names that the program knows and
+// a plan does not, such as those of runners.
+func Nearest(got string, known []string) string { return nearest(got, known) }
+
 // nearest returns the known name that a mistyped one most likely meant, or "".
 func nearest(got string, known []string) string {
 	if len(got) > 64 || len(known) > 5000 {
