@@ -31,6 +31,7 @@ func newExplain(e env) *cobra.Command {
 			if asJSON {
 				return printJSON(e.stdout, explainDoc{"1.0", x})
 			}
+			p.printWarnings()
 			return printExplanation(e, name, x)
 		}}
 	c.Flags().BoolVar(&asJSON, "json", false, "one JSON document")

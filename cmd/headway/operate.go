@@ -95,6 +95,10 @@ func newRelease(e env) *cobra.Command {
 			}
 			name := claims[0].Claim.Platform
 			r, ok := platforms[name]
+			if c, known := op.p.plan.Config.Platforms[name]; known && !ok {
+				return &exit{code: exitError, err: fmt.Errorf("dispatch %d went to platform %s, and this build has no runner %s", dispatch, name, c.Runner),
+					hint: "use the build that launched it"}
+			}
 			if !ok {
 				return &exit{code: exitError, err: fmt.Errorf("dispatch %s went to platform %q, which headway.yaml no longer names", strconv.FormatInt(dispatch, 10), name),
 					hint: "put the platform back to release what runs there"}

@@ -33,6 +33,9 @@ func newPlan(e env) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if !asJSON && len(p.plan.Errors()) == 0 {
+				p.printWarnings()
+			}
 			changes, refusals := d.Changes, d.Refusals
 			if err := d.show(e, asJSON, markdown); err != nil {
 				return err

@@ -21,21 +21,89 @@ import (
 	"github.com/headway-run/headway/runners/sim"
 )
 
-// platforms makes the runner of each configured platform, for acting. This switch is the only list of plugins.
-func (p *project) platforms(b bucket.Bucket) (map[string]runners.Runner, error) {
-	out := map[string]runners.Runner{}
+// makers says how the runner of each kind of platform is made, for acting. It is the only list of plugins.
+func (p *project) makers(b bucket.Bucket) map[string]func(plan.Platform) (runners.Runner, error) {
+	return map[string]func(plan.Platform) (runners.Runner, error){
+		"local": p.local,
+		"sim":   func(c plan.Platform) (runners.Runner, error) { return simulated(c, b) },
+	}
+}
+
+// planned are the runners that a plan may name already and that this build lacks: their platforms launch nothing.
+// (Table of values.)
+var planned = []string{"kaggle", "kubernetes", "lightning", "modal", "runpod", "slurm", "ssh", "vast"}
+
+// checkRunners holds the platforms against the runners of this build: an unknown one is an error, one that only this
+// build lacks a warning, and an error at a job that nothing else can run.
+func (p *project) checkRunners() {
+	built := slices.Sorted(maps.Keys(p.makers(nil)))
+	var found []plan.Problem
 	for _, name := range slices.Sorted(maps.Keys(p.plan.Config.Platforms)) {
 		c := p.plan.Config.Platforms[name]
-		var r runners.Runner
-		var err error
-		switch c.Runner {
-		case "local":
-			r, err = p.local(c)
-		case "sim":
-			r, err = simulated(c, b)
+		switch {
+		case c.Runner == "" || slices.Contains(built, c.Runner): // no runner at all was refused before
+		case slices.Contains(planned, c.Runner):
+			found = append(found, plan.Problem{Pos: c.Pos, Severity: plan.Warning, Code: "RunnerNotBuilt",
+				Text: fmt.Sprintf("platform %s: this build has no runner %s: jobs skip that rung", name, c.Runner)})
 		default:
-			err = fmt.Errorf("there is no runner %q; this build has: local, sim", c.Runner)
+			found = append(found, unknownRunner(c, slices.Sorted(slices.Values(slices.Concat(built, planned)))))
 		}
+	}
+	if found == nil {
+		return
+	}
+	said := map[plan.Pos]bool{}
+	for i := range p.plan.Jobs {
+		j := &p.plan.Jobs[i]
+		if lacks := p.nowhere(j); lacks != "" && !said[j.Pos] { // a matrix stands at one place
+			said[j.Pos] = true
+			found = append(found, plan.Problem{Pos: j.Pos, Severity: plan.Error, Code: "RunnerNotBuilt",
+				Text:     fmt.Sprintf("job %s can run nowhere: this build has no runner %s", j.Group, lacks),
+				Expected: "a rung with one of " + strings.Join(built, ", "), Hint: "or suspend: true until there is one"})
+		}
+	}
+	p.plan.Problems = append(p.plan.Problems[:len(p.plan.Problems):len(p.plan.Problems)], found...)
+	p.problems = append(p.problems[:len(p.problems):len(p.problems)], found...)
+}
+
+func unknownRunner(c plan.Platform, known []string) plan.Problem {
+	q := plan.Problem{Pos: c.Pos, Severity: plan.Error, Code: "UnknownRunner", Text: fmt.Sprintf("platform %s: there is no runner %q", c.Name, c.Runner),
+		Expected: "one of " + strings.Join(known, ", ")}
+	if near := plan.Nearest(c.Runner, known); near != "" {
+		q.Hint = "did you mean " + near + "?"
+	}
+	return q
+}
+
+// nowhere names the runners of a job's ladder when this build has none of them, and the job wants to run.
+func (p *project) nowhere(j *plan.Job) string {
+	var lacks []string
+	for _, on := range j.On {
+		c, ok := p.plan.Config.Platforms[on]
+		if !ok || !slices.Contains(planned, c.Runner) {
+			return ""
+		}
+		if !slices.Contains(lacks, c.Runner) {
+			lacks = append(lacks, c.Runner)
+		}
+	}
+	if j.Suspend {
+		return ""
+	}
+	return strings.Join(lacks, ", ")
+}
+
+// platforms makes the runner of each configured platform, for acting. One that this build lacks is left out, so that it
+// launches nothing and the others go on.
+func (p *project) platforms(b bucket.Bucket) (map[string]runners.Runner, error) {
+	out, makers := map[string]runners.Runner{}, p.makers(b)
+	for _, name := range slices.Sorted(maps.Keys(p.plan.Config.Platforms)) {
+		c := p.plan.Config.Platforms[name]
+		makeIt, ok := makers[c.Runner]
+		if !ok {
+			continue // said when the plan was read
+		}
+		r, err := makeIt(c)
 		if err != nil {
 			return nil, &exit{code: exitError, err: fmt.Errorf("%s: platform %s: %w", c.Pos, name, err)}
 		}
@@ -46,9 +114,9 @@ func (p *project) platforms(b bucket.Bucket) (map[string]runners.Runner, error) 
 
 // declared is what the platforms say of themselves without being touched: what a reading verb decides with.
 func (p *project) declared() map[string]runners.Runner {
-	out := map[string]runners.Runner{}
+	out, makers := map[string]runners.Runner{}, p.makers(nil)
 	for name, c := range p.plan.Config.Platforms {
-		if c.Runner == "local" || c.Runner == "sim" {
+		if _, ok := makers[c.Runner]; ok {
 			out[name] = declared{slots: max(c.Slots, 1)}
 		}
 	}

@@ -161,9 +161,26 @@ func (p *project) printProblems() bool {
 		if q.Severity == plan.Error {
 			kind, bad = "error", true
 		}
-		fmt.Fprintf(p.env.stderr, "%s: %s\n", kind, clean(q.String()))
+		fmt.Fprintf(p.env.stderr, "%s: %s\n", kind, clean(once(q)))
 	}
 	return bad
+}
+
+// once leaves a problem's own word for a warning out: it stands in front of the line.
+func once(q plan.Problem) string {
+	if q.Severity == plan.Warning {
+		return strings.Replace(q.String(), ": warning: ", ": ", 1)
+	}
+	return q.String()
+}
+
+// printWarnings writes what people should know of files without an error: the verbs that only look say no more of them.
+func (p *project) printWarnings() {
+	for _, q := range p.problems {
+		if q.Code == "RunnerNotBuilt" {
+			warn(p.env, "%s", once(q))
+		}
+	}
 }
 
 // reader is a reconciler that writes nothing, and its store.

@@ -94,6 +94,7 @@ func (p *project) load(r *repo.Repo, commit string) error {
 // whether there is anything to lose, and whether the commit says that it is meant.
 func (p *project) take(pl *plan.Plan, problems []plan.Problem) {
 	p.plan, p.problems = pl, problems
+	p.checkRunners()
 	var rest []plan.Problem
 	for _, q := range pl.Problems {
 		if q.Code != "EmptyPlan" {

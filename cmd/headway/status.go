@@ -49,6 +49,9 @@ func newStatus(e env) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if !asJSON {
+				p.printWarnings()
+			}
 			past := pastOf(b)
 			for {
 				doc, err := status(c.Context(), p, r)
