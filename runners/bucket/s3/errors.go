@@ -58,9 +58,19 @@ func (a answer) brief(err error) *cause {
 	return &cause{line, err}
 }
 
+// noKeys is a request that was never sent, since there were no keys to sign it with.
+type noKeys struct{ err error }
+
+func (e *noKeys) Error() string { return "no credentials could be had: " + e.err.Error() }
+func (e *noKeys) Unwrap() error { return e.err }
+
 // classify turns an error of the SDK into one of the port: by status first, by code second. What it does not know is
 // Unknown, which for a write means: read before you believe anything.
 func (b *Bucket) classify(ctx context.Context, op, key string, c bucket.Cond, err error) error {
+	if e, ok := errors.AsType[*noKeys](err); ok && ctx.Err() == nil {
+		return &bucket.Error{Op: op, Key: key, Code: bucket.Denied, Err: &cause{fmt.Sprintf("no credentials could be had: %.300q", e.err.Error()), err},
+			Hint: "nothing was sent to the store; look after the place that its credentials come from"}
+	}
 	var a answer
 	if r, ok := errors.AsType[*smithyhttp.ResponseError](err); ok {
 		a.status = r.HTTPStatusCode()

@@ -1,14 +1,33 @@
 package s3_test
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+
 	"github.com/headway-run/headway/runners/bucket"
 	"github.com/headway-run/headway/runners/bucket/s3"
 )
+
+// TestNoKeys: a service of keys that answers "forbidden" has not spoken for the store.
+func TestNoKeys(t *testing.T) {
+	keys := aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
+		return aws.Credentials{}, errors.New("role service: 403\n")
+	})
+	b, err := s3.New(s3.Config{Bucket: "b", Region: "r", Endpoint: "http://127.0.0.1:9", Credentials: keys})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = b.Get(t.Context(), "k", bucket.Range{})
+	if !bucket.Is(err, bucket.Denied) || !strings.Contains(err.Error(), "no credentials could be had: ") || !strings.Contains(err.Error(), "nothing was sent") || strings.Contains(err.Error(), "\n") {
+		t.Errorf("got %v", err)
+	}
+}
 
 func TestClassification(t *testing.T) {
 	const u = bucket.Unknown

@@ -8,6 +8,7 @@
 package s3
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -131,7 +132,7 @@ func New(c Config) (*Bucket, error) {
 func options(c Config) awss3.Options {
 	o := awss3.Options{
 		Region:                       c.Region,
-		Credentials:                  c.Credentials,
+		Credentials:                  keyed{c.Credentials},
 		UsePathStyle:                 c.PathStyle,
 		HTTPClient:                   &http.Client{Transport: transport(c), CheckRedirect: noRedirect},
 		RequestChecksumCalculation:   aws.RequestChecksumCalculationWhenRequired,
@@ -145,6 +146,18 @@ func options(c Config) awss3.Options {
 		o.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenSupported
 	}
 	return o
+}
+
+// keyed marks what goes wrong with getting keys: whatever a service of keys answers is no answer of the store.
+type keyed struct{ aws.CredentialsProvider }
+
+// Retrieve implements aws.CredentialsProvider.
+func (k keyed) Retrieve(ctx context.Context) (aws.Credentials, error) {
+	c, err := k.CredentialsProvider.Retrieve(ctx)
+	if err != nil {
+		return c, &noKeys{err}
+	}
+	return c, nil
 }
 
 // noRedirect hands a redirect to the classifier: it means another region, and its signature would be wrong anyway.
