@@ -106,7 +106,7 @@ func (d *demo) prepare(ctx context.Context) (err error) {
 		return err
 	}
 	d.say("committed %s", hash[:8])
-	url := "dir://" + filepath.ToSlash(filepath.Join(d.repo, stateFolder, "store"))
+	url := folderURL(filepath.Join(d.repo, stateFolder, "store"))
 	if err := os.MkdirAll(filepath.Join(d.repo, stateFolder, "store"), 0o755); err != nil {
 		return err
 	}

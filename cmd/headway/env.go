@@ -1,10 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
+	"sync"
 
 	"golang.org/x/term"
 )
@@ -71,8 +74,45 @@ func (e *exit) Error() string {
 
 func (e *exit) Unwrap() error { return e.err }
 
-// run is the whole program but for the process: it returns the exit code.
+// run is the whole program but for the process: it returns the exit code. What could not be printed is an error: whoever
+// reads half a report must not take it for the whole.
 func run(ctx context.Context, e env) int {
+	out := &checked{w: e.stdout}
+	e.stdout = out
+	code := verb(ctx, e)
+	if err := out.failed(); err != nil && code != exitError && code != exitInterrupted {
+		fail(e, fmt.Errorf("standard output: %w", err), "not everything was printed; what the verb did is done all the same")
+		return exitError
+	}
+	return code
+}
+
+// checked is a writer that remembers its first failure.
+type checked struct {
+	w   io.Writer
+	mu  sync.Mutex
+	err error
+}
+
+// Write implements io.Writer.
+func (c *checked) Write(b []byte) (int, error) {
+	n, err := c.w.Write(b)
+	if err != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.err = cmp.Or(c.err, err)
+	}
+	return n, err
+}
+
+func (c *checked) failed() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// verb runs one verb.
+func verb(ctx context.Context, e env) int {
 	root := newRoot(e)
 	root.SetArgs(e.args)
 	root.SetIn(e.stdin)

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
 
+	"github.com/headway-run/headway/plan"
 	"github.com/headway-run/headway/runners"
 	"github.com/headway-run/headway/runners/agent/fetch"
 	"github.com/headway-run/headway/runners/witness"
@@ -38,7 +40,12 @@ func newFetch(e env) *cobra.Command {
 				return err
 			}
 			if status.Phase != runners.PhaseFinished || status.Witness == nil || status.Witness.Record.State != witness.Finished {
-				return &exit{code: exitError, err: fmt.Errorf("%s has no result yet: it is %s", job, status.Phase), hint: "headway status " + job}
+				world, err := r.Observe(ctx, []plan.Digest{work}, p.plan.Jobs)
+				if err != nil {
+					return err
+				}
+				state := cmp.Or(world.Observed()[work].State, plan.StateAbsent)
+				return &exit{code: exitError, err: fmt.Errorf("%s has no result: it is %s", job, state), hint: "headway status " + job + " says more"}
 			}
 			if to == "" {
 				to = "result-" + filepath.Base(job)

@@ -9,10 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
-
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/config"
 
 	"github.com/headway-run/headway/plan"
 	"github.com/headway-run/headway/runners"
@@ -153,42 +149,4 @@ func (p *project) local(c plan.Platform) (runners.Runner, error) {
 		Scratch: filepath.Join(p.root, stateFolder, "scratch", strings.ReplaceAll(c.Name, "/", "_")),
 		Agent:   []string{p.env.self, "agent"}, Environ: os.Environ(), StoreEnv: p.storeEnv,
 	})
-}
-
-// leastKeys is how long the store's keys must still last when an agent is started with them. A run that takes longer
-// than its keys loses the store then, and goes on from its last milestone with fresh ones: below this it is not worth
-// the start.
-const leastKeys = 15 * time.Minute
-
-// storeEnv is what an agent on this machine needs to open the store on S3: the keys that this program itself would use
-// now, wherever they come from.
-func (p *project) storeEnv(ctx context.Context) ([]string, error) {
-	chain, err := config.LoadDefaultConfig(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("keys for the store: %w", err)
-	}
-	keys, err := chain.Credentials.Retrieve(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("keys for the store: %w", err)
-	}
-	if left := time.Until(keys.Expires); keys.CanExpire && left >= leastKeys {
-		p.env.logger().Warn("the store's keys expire: a longer run loses the store then, and goes on from its last milestone with fresh ones",
-			"left", left.Round(time.Minute).String())
-	}
-	return lent(keys, chain.Region, time.Now())
-}
-
-// lent makes keys the variables that an agent opens a store with.
-func lent(keys aws.Credentials, region string, now time.Time) ([]string, error) {
-	if left := keys.Expires.Sub(now); keys.CanExpire && left < leastKeys {
-		return nil, fmt.Errorf("the store's keys run out in %s, a run needs them for %s at the least", left.Round(time.Second), leastKeys)
-	}
-	env := []string{"AWS_ACCESS_KEY_ID=" + keys.AccessKeyID, "AWS_SECRET_ACCESS_KEY=" + keys.SecretAccessKey}
-	if keys.SessionToken != "" {
-		env = append(env, "AWS_SESSION_TOKEN="+keys.SessionToken)
-	}
-	if region != "" {
-		env = append(env, "AWS_REGION="+region)
-	}
-	return env, nil
 }

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"sort"
 	"strings"
 
-	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/lmittmann/tint"
 
 	"github.com/headway-run/headway/plan"
@@ -55,9 +55,14 @@ func findRoot(e env) (string, error) {
 // storeURL resolves "embedded" to a folder; every other URL is taken as it is.
 func storeURL(c plan.Config, root string) string {
 	if c.Store == "embedded" || c.Store == "" {
-		return "dir://" + filepath.ToSlash(filepath.Join(root, stateFolder, "store"))
+		return folderURL(filepath.Join(root, stateFolder, "store"))
 	}
 	return c.Store
+}
+
+// folderURL is the URL of an absolute folder, escaped: its name may hold what means something else in a URL.
+func folderURL(dir string) string {
+	return (&url.URL{Scheme: "dir", Path: filepath.ToSlash(dir)}).String()
 }
 
 // openStore opens the project's store. For reading verbs the answer refuses every write, and an embedded store that
@@ -66,16 +71,16 @@ func (p *project) openStore(ctx context.Context, write bool) (bucket.Bucket, str
 	if err := p.unusable(); err != nil {
 		return nil, "", err
 	}
-	url := storeURL(p.plan.Config, p.root)
+	store := storeURL(p.plan.Config, p.root)
 	if p.plan.Config.Store == "embedded" {
-		b, err := openEmbedded(ctx, url, filepath.Join(p.root, stateFolder), write)
-		return b, url, err
+		b, err := openEmbedded(ctx, store, filepath.Join(p.root, stateFolder), write)
+		return b, store, err
 	}
 	o := open.Options{Getenv: p.env.getenv}
-	if strings.HasPrefix(url, "s3:") {
-		chain, err := config.LoadDefaultConfig(ctx)
+	if strings.HasPrefix(store, "s3:") {
+		chain, _, err := storeKeys(ctx)
 		if err != nil {
-			return nil, "", fmt.Errorf("credentials for %s: %w", withoutSecrets(url), err)
+			return nil, "", &exit{code: exitError, err: fmt.Errorf("store %s: %w", withoutSecrets(store), err), hint: keysHint}
 		}
 		o.Credentials = chain.Credentials
 		o.Getenv = func(name string) string {
@@ -85,14 +90,14 @@ func (p *project) openStore(ctx context.Context, write bool) (bucket.Bucket, str
 			return chain.Region // of the profile
 		}
 	}
-	b, err := open.URL(ctx, url, o)
+	b, err := open.URL(ctx, store, o)
 	if err != nil {
-		return nil, "", storeFailure(url, err)
+		return nil, "", storeFailure(store, err)
 	}
 	if !write {
-		return readonly.New(b), url, nil
+		return readonly.New(b), store, nil
 	}
-	return b, url, nil
+	return b, store, nil
 }
 
 // unusable says that headway.yaml has an error of its own: what it leaves out would be read as a default, and nothing
@@ -138,10 +143,23 @@ func openEmbedded(ctx context.Context, url, state string, write bool) (bucket.Bu
 	return b, nil
 }
 
-// storeFailure puts the store's name in front and keeps the store's own hint.
+// storeFailure puts the store's name in front, says nothing twice, and keeps the store's own hint.
 func storeFailure(url string, err error) error {
-	return &exit{code: exitError, err: fmt.Errorf("store %s: %w", withoutSecrets(url), err), hint: hintWithin(err)}
+	text := strings.TrimPrefix(err.Error(), "store: ")
+	if e, ok := errors.AsType[*bucket.Error](err); ok && e.Op == "open" {
+		text = strings.TrimPrefix(text, "open "+e.Key+": ")
+	}
+	return &exit{code: exitError, err: &reworded{"store " + withoutSecrets(url) + ": " + text, err}, hint: hintWithin(err)}
 }
+
+// reworded is an error in other words. Unwrap leads to the whole.
+type reworded struct {
+	text string
+	err  error
+}
+
+func (r *reworded) Error() string { return r.text }
+func (r *reworded) Unwrap() error { return r.err }
 
 // withoutSecrets drops user information from a store's URL; what stands behind the question mark names a place.
 func withoutSecrets(url string) string {

@@ -14,6 +14,7 @@ import (
 	"github.com/headway-run/headway/plan"
 	"github.com/headway-run/headway/reconcile"
 	"github.com/headway-run/headway/reconcile/repo"
+	"github.com/headway-run/headway/runners"
 	"github.com/headway-run/headway/runners/bucket"
 )
 
@@ -47,6 +48,41 @@ func TestAgo(t *testing.T) {
 		if got := ago(d); got != want {
 			t.Errorf("ago(%s) = %s, want %s", d, got, want)
 		}
+	}
+}
+
+// closed is a standard output that takes n bytes and no more.
+type closed struct{ n int }
+
+func (c *closed) Write(b []byte) (int, error) {
+	if c.n -= len(b); c.n < 0 {
+		return 0, errors.New("no space left")
+	}
+	return len(b), nil
+}
+
+func TestNothingPrinted(t *testing.T) {
+	for _, verb := range []string{"schema", "--help", "--version"} {
+		for _, room := range []int{0, 3} {
+			var stderr bytes.Buffer
+			e := env{args: []string{verb}, stdout: &closed{room}, stderr: &stderr, getenv: func(string) string { return "" }, dir: t.TempDir()}
+			if code := run(t.Context(), e); code != exitError || !strings.Contains(stderr.String(), "no space left") {
+				t.Errorf("%s with room for %d bytes: %d, %q", verb, room, code, stderr.String())
+			}
+			e.stdout = &closed{1 << 20}
+			if code := run(t.Context(), e); code != exitOK {
+				t.Errorf("%s: %d", verb, code)
+			}
+		}
+	}
+}
+
+// A line of a program that is longer than what is shown says how much was left out.
+func TestLongLine(t *testing.T) {
+	var out bytes.Buffer
+	printLines(env{stdout: &out}, []runners.Line{{Data: []byte(strings.Repeat("x", 4096+904) + "\n")}, {Data: []byte("next\n")}})
+	if want := strings.Repeat("x", 4096) + "… (904 bytes more)\nnext\n"; out.String() != want {
+		t.Errorf("%d bytes: …%s", out.Len(), out.String()[max(0, out.Len()-60):])
 	}
 }
 

@@ -139,6 +139,30 @@ func TestStoreAway(t *testing.T) {
 	p := newStoreProject(t, built(t), "s3://team/x?endpoint="+url+"&region=us-east-1&path_style=true", "AWS_ACCESS_KEY_ID=key", "AWS_SECRET_ACCESS_KEY=not-for-your-eyes")
 	p.run("status", 1, "error: ", "connection refused")
 	p.run("apply", 1, "error: ", "connection refused")
-	p.keys = nil
-	p.run("apply", 1, "error: ", "credentials")
+}
+
+// TestNoKeys: without any credentials the store is not asked, and nothing that a service of the machine answers is taken
+// for the store's word. One that does not answer is waited for a few seconds.
+func TestNoKeys(t *testing.T) {
+	refuses := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }))
+	defer refuses.Close()
+	over := make(chan struct{})
+	hangs := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-over }))
+	defer hangs.Close()
+	defer close(over)
+	p := newStoreProject(t, built(t), "s3://team/x?endpoint=http://127.0.0.1:9&region=us-east-1")
+	for what, keys := range map[string][]string{
+		"nothing":  nil,
+		"metadata": {"AWS_EC2_METADATA_DISABLED=false", "AWS_EC2_METADATA_SERVICE_ENDPOINT=" + refuses.URL},
+		"hangs":    {"AWS_CONTAINER_CREDENTIALS_FULL_URI=" + hangs.URL},
+	} {
+		t.Run(what, func(t *testing.T) {
+			p.t, p.keys = t, keys
+			start := time.Now()
+			out := p.run("apply", 1, "error: store s3://team/x", ": no credentials were found (looked in AWS_ACCESS_KEY_ID, ", "hint: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or ")
+			if took := time.Since(start); took > 6*keysWait || strings.Count(out, "\n") != 2 {
+				t.Errorf("after %s, and more than an error and a hint:\n%s", took, out)
+			}
+		})
+	}
 }

@@ -21,6 +21,7 @@ type watcher struct {
 	env
 	git      *repo.Repo
 	loop     *loop
+	branch   string // as asked for; empty: the one that HEAD names
 	state    string // folder for the embedded store, scratch and caches
 	interval time.Duration
 	waits    []func()          // for the launches of every loop there was
@@ -30,13 +31,13 @@ type watcher struct {
 
 func newWatch(e env) *cobra.Command {
 	w := &watcher{trouble: map[string]string{}}
-	var branch, state, key, known string
+	var state, key, known string
 	var once bool
 	c := &cobra.Command{Use: "watch [REPOSITORY]", Short: "the loop over a branch, for ever", Args: cobra.MaximumNArgs(1),
 		Long: "Polls a branch and makes pass after pass over its newest commit. REPOSITORY is a folder, https://…, ssh://… or\nuser@host:path; left out, it is the repository of the working folder, read where it lies. A token for https is taken\nfrom HEADWAY_GIT_TOKEN at each use.",
 		RunE: func(c *cobra.Command, args []string) error {
 			w.env = e.at(c)
-			o := repo.Options{Branch: branch, Auth: repo.Auth{KeyFile: key}}
+			o := repo.Options{Branch: w.branch, Auth: repo.Auth{KeyFile: key}}
 			if known != "" {
 				o.Auth.KnownHosts = []string{known}
 			}
@@ -61,7 +62,7 @@ func newWatch(e env) *cobra.Command {
 			return err
 		}}
 	f := c.Flags()
-	f.StringVar(&branch, "branch", "", "which branch (default: the one that HEAD names)")
+	f.StringVar(&w.branch, "branch", "", "which branch (default: the one that HEAD names)")
 	f.DurationVar(&w.interval, "interval", 5*time.Second, "how often to look")
 	f.StringVar(&state, "state", "", "folder for the embedded store and caches (default: .headway beside headway.yaml)")
 	f.StringVar(&key, "ssh-key", "", "private key file for ssh")
@@ -182,7 +183,11 @@ func (w *watcher) poll(ctx context.Context) (fresh bool) {
 	case repo.WentBack:
 		head = o.New
 	case repo.BranchGone:
-		w.say("repository", "%v: the last accepted plan stays in force", o.Err)
+		text := o.Err.Error()
+		if gone, ok := errors.AsType[*repo.Error](o.Err); ok && w.branch == "" && gone.Class == repo.BranchNotFound && w.git.Branch() == "" {
+			text = fmt.Sprintf("git remote %s: HEAD names no branch, since a commit is checked out: check out a branch, or name one with --branch NAME (%s)", gone.Remote, gone.Hint)
+		}
+		w.say("repository", "%s: %s", text, w.meanwhile())
 		return false
 	case repo.Unreachable:
 		if ctx.Err() != nil {
