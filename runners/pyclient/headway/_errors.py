@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 
-class RunOver(BaseException):
+class RunOver(SystemExit):
     """Stop now: what this process does no longer counts.
 
-    Not an ``Exception``, as KeyboardInterrupt is none: a broad ``except Exception`` around a batch must not eat it.
+    Not an ``Exception``, as KeyboardInterrupt is none: a broad ``except Exception`` around a batch must not eat it. A
+    SystemExit, so that a program that lets it pass ends with its one sentence on standard error instead of a traceback.
     """
 
 

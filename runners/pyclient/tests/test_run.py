@@ -8,6 +8,8 @@ import os
 import shutil
 import signal
 import socket
+import subprocess
+import sys
 import tempfile
 import threading
 import unittest
@@ -561,6 +563,14 @@ class Result(TempFolder):
             for bad in (math.nan, math.inf, "0.5x"):
                 with self.assertRaisesRegex(w.HeadwayError, "finite number"):
                     run.finish(accuracy=bad)  # type: ignore[arg-type]
+
+
+class Over(unittest.TestCase):
+    def test_a_run_that_is_over_ends_with_a_sentence_and_no_traceback(self) -> None:
+        here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+        code = "import headway as w\ntry:\n raise w.RunRevoked('a person stopped it')\nexcept Exception:\n print('eaten')"
+        done = subprocess.run([sys.executable, "-c", code], cwd=here, capture_output=True, text=True, check=False)
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (1, "", "a person stopped it\n"))
 
 
 class Killed(TempFolder):

@@ -76,7 +76,8 @@ class FromAgent(unittest.TestCase):
                     code = json.loads(case["line"])["error"]
                     with self.assertRaises(codes.get(code, w.HeadwayError)) as refused:
                         conn.ask(b"")
-                    self.assertEqual(getattr(refused.exception, "code", code), code)
+                    if isinstance(refused.exception, w.HeadwayError):
+                        self.assertEqual(refused.exception.code, code)
         self.assertGreater(seen, 15)
 
     def accepted(self, op: str, answer: Dict[str, Any]) -> None:
