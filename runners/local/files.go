@@ -184,19 +184,35 @@ func (r *Runner) prune(live []entry) {
 	}
 }
 
-// lastWords returns the end of a log, at most 2 KiB.
+// lastWords returns the line of the end of a log that says most: the last one, or the last that begins as errors do. It
+// has at most 300 bytes; where the whole lies, the failure's hint says.
 func lastWords(file string) string {
 	f, err := os.Open(file)
 	if err != nil {
 		return ""
 	}
 	defer func() { _ = f.Close() }()
-	const most = 2 << 10
+	const most = 8 << 10
 	if info, err := f.Stat(); err == nil && info.Size() > most {
 		_, _ = f.Seek(-most, io.SeekEnd)
 	}
 	b, _ := io.ReadAll(io.LimitReader(f, most))
-	return strings.TrimSpace(strings.ToValidUTF8(string(b), "?"))
+	last, telling := "", ""
+	for line := range strings.SplitSeq(strings.ToValidUTF8(string(b), "?"), "\n") {
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		last = line
+		for _, begin := range []string{"error: ", "panic: ", "fatal error: "} {
+			if strings.HasPrefix(line, begin) {
+				telling = line
+			}
+		}
+	}
+	if telling != "" {
+		last = telling
+	}
+	return runners.Bound(last, 300)
 }
 
 func (r *Runner) fail(op string, c runners.Class, hint string, err error) *runners.Failure {
