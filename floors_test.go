@@ -66,7 +66,7 @@ func house() []room {
 		{"examples", nil, nil, "embeds the examples"},
 		{"examples/digits/twin", []string{"runners/goclient"}, nil, "the example's Go program"},
 		{"cmd/headway-agent", []string{"runners/agent", "runners/bucket/*", "runners/bucket", "runners/pyclient"}, nil, "the worker's binary"},
-		{"cmd/headway", []string{"*"}, []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/go-git/go-git/v5", "github.com/lmittmann/tint", "golang.org/x/term", "golang.org/x/sys", "github.com/aws/aws-sdk-go-v2"}, "knows all"},
+		{"cmd/headway", []string{"*"}, []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/go-git/go-git/v5", "github.com/lmittmann/tint", "golang.org/x/term", "golang.org/x/sys", "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"}, "knows all"},
 	}
 }
 
