@@ -195,7 +195,7 @@ func (d *demo) check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := printAudit(d.env, report); err != nil {
+	if err := printAudit(d.env, report, nil); err != nil {
 		return err
 	}
 	if len(report.Findings) > 0 {

@@ -57,7 +57,7 @@ func newDoctor(e env) *cobra.Command {
 			}
 			return nil
 		}}
-	c.Flags().BoolVar(&deep, "deep", false, "read every named file and compare its sha256")
+	c.Flags().BoolVar(&deep, "deep", false, "read every named file and compare its sha256, and unpack the code of what is not finished")
 	c.Flags().BoolVar(&noProbe, "no-probe", false, "write nothing: leave the store's conditional writes untested")
 	return c
 }
@@ -200,8 +200,15 @@ func (d *doctor) invariants(ctx context.Context, b bucket.Bucket, deep bool) err
 	if err != nil {
 		return fmt.Errorf("the check of the invariants broke off: %w", err)
 	}
+	var code *bundles
+	if deep {
+		if code, err = checkBundles(ctx, b); err != nil {
+			return fmt.Errorf("the check of the code bundles broke off: %w", err)
+		}
+		report.Findings = append(report.Findings, code.findings...)
+	}
 	d.bad += len(report.Findings) + report.Dropped
-	if err := printAudit(d.env, report); err != nil {
+	if err := printAudit(d.env, report, code); err != nil {
 		return err
 	}
 	if report.OK() {
@@ -210,14 +217,18 @@ func (d *doctor) invariants(ctx context.Context, b bucket.Bucket, deep bool) err
 	return nil
 }
 
-// printAudit says what a check looked at, then each finding with what to do.
-func printAudit(e env, r audit.Report) error {
+// printAudit says what a check looked at, then each finding with what to do. code is nil where no bundle was looked at.
+func printAudit(e env, r audit.Report, code *bundles) error {
 	how := "sizes compared"
 	if r.Deep {
 		how = "every byte hashed"
 	}
-	fmt.Fprintf(e.stdout, "    looked at %s (%d finished), %d launches, %s, %s named with %s of %d bytes (%s), in %d requests: %s\n",
-		count(r.Works, "work"), r.Finished, r.Dispatches, count(r.Attempts, "attempt"), count(r.Snapshots, "snapshot"), count(r.Files, "file"), r.Bytes, how, r.Requests,
+	unpacked := ""
+	if code != nil {
+		unpacked = fmt.Sprintf(", %s of %d bytes unpacked", count(code.checked, "code bundle"), code.bytes)
+	}
+	fmt.Fprintf(e.stdout, "    looked at %s (%d finished), %d launches, %s, %s named with %s of %d bytes (%s), in %d requests%s: %s\n",
+		count(r.Works, "work"), r.Finished, r.Dispatches, count(r.Attempts, "attempt"), count(r.Snapshots, "snapshot"), count(r.Files, "file"), r.Bytes, how, r.Requests, unpacked,
 		count(len(r.Findings)+r.Dropped, "finding"))
 	for _, f := range r.Findings {
 		if _, err := fmt.Fprintf(e.stdout, "%s %s: %s: %s\n    do: %s\n", e.paint(red, "BAD"), f.Invariant, clean(f.Key), clean(f.Text), clean(f.Do)); err != nil {
