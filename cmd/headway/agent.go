@@ -21,7 +21,7 @@ func newAgent(e env) *cobra.Command {
 				Open: func(ctx context.Context, url string, environ []string) (bucket.Bucket, error) {
 					return open.URL(ctx, url, open.Options{Getenv: lookup(environ)})
 				}}
-			if code := agent.Main(c.Context(), args, os.Environ(), e.stdout, e.stderr, deps); code != 0 {
+			if code := agent.Main(c.Context(), args, os.Environ(), e.own(), e.stderr, deps); code != 0 {
 				return &exit{code: code}
 			}
 			return nil

@@ -105,6 +105,14 @@ func (c *checked) Write(b []byte) (int, error) {
 	return n, err
 }
 
+// own is standard output itself, for what has exit codes of its own: a worker whose log is full still says how it ended.
+func (e env) own() io.Writer {
+	if c, ok := e.stdout.(*checked); ok {
+		return c.w
+	}
+	return e.stdout
+}
+
 func (c *checked) failed() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

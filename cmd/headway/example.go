@@ -14,9 +14,9 @@ func newExample(e env) *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			switch args[0] + " " + args[1] {
 			case "digits train":
-				return twin.Train(c.Context(), args[2:], e.stdout)
+				return twin.Train(c.Context(), args[2:], e.own())
 			case "digits backtest":
-				return twin.Backtest(c.Context(), args[2:], e.stdout)
+				return twin.Backtest(c.Context(), args[2:], e.own())
 			}
 			return &exit{code: exitError, err: fmt.Errorf("there is no example program %q", args[0]+" "+args[1]), hint: "one of: digits train, digits backtest"}
 		}}
