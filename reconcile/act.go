@@ -314,7 +314,7 @@ func (r *Reconciler) launchOf(o *order, pl *platform, before *witness.Record) ru
 		CaptureS: window.Seconds(), Terms: r.terms(j), Secrets: j.Secrets, Time: time.Now().UTC().Format(time.RFC3339)}
 	claim.Spent = Spent(o.history, account(o.history))
 	if before != nil && before.Attempt > 0 {
-		claim.Before = &record.Before{Attempt: before.Attempt, Step: before.Progress.Step}
+		claim.Before = &record.Before{Attempt: before.Attempt, Dispatch: before.Dispatch, Step: before.Progress.Step, Off: writtenOff(before)}
 		if before.Resume != nil {
 			claim.Before.Kept = before.Resume.Step
 		}

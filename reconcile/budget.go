@@ -43,6 +43,8 @@ type Rule struct {
 // Classes that no runner and no worker writes: what is inferred from records that are missing.
 const (
 	classSilent    = "silent"     // the lease was held, then written off or lost; no account of the end
+	classNoStep    = "no_step"    // ran, and never said that a step ended, until its lease was written off; also a worker's word
+	classNoFile    = "no_file"    // the same, of a watched file; a worker's word
 	classUncalled  = "no_receipt" // claimed; whoever claimed it died before it wrote an answer down
 	classNoCapture = "no_capture" // launched, says the platform; no worker took the lease in its window
 	classUnstarted = "not_starting"
@@ -78,6 +80,8 @@ var budget = []Rule{
 	{Class: "internal", Spend: SpendUnlessGained, Backoff: true, Why: "a defect of the worker"},
 
 	{Class: classSilent, Spend: SpendUnlessGained, Backoff: true, Why: "went silent"},
+	{Class: classNoStep, Spend: SpendUnlessGained, Backoff: true, Final: true, Why: whyNoStep},
+	{Class: classNoFile, Spend: SpendUnlessGained, Backoff: true, Final: true, Why: whyNoFile},
 	{Class: classUncalled, InFlight: true, Why: "claimed, and no answer was written down; nothing is spent"},
 	{Class: classNoCapture, Platform: EffectPark, Backoff: true, InFlight: true, Why: "launched, but no worker took the lease in its window; the platform is charged, the work is not"},
 	{Class: classUnstarted, Spend: SpendAlways, Backoff: true, Final: true, Why: "launched again and again without a worker taking the lease; one retry is spent"},
@@ -110,6 +114,7 @@ type Charge struct {
 // pure function of immutable records: nothing is counted in place, and asking twice changes nothing.
 func account(h History) []Charge {
 	var out []Charge
+	unsaid := map[int64]bool{}
 	for _, d := range h.Dispatches {
 		class := d.class()
 		if d.Captured || class == "" || d.inFlight(h.Floor) {
@@ -119,6 +124,7 @@ func account(h History) []Charge {
 	}
 	for _, a := range h.Attempts {
 		if !a.Live {
+			unsaid[a.N] = !a.heard()
 			out = append(out, Charge{Dispatch: a.Dispatch, Attempt: a.N, Platform: a.Platform, Class: a.class(), Gained: a.Gained})
 		}
 	}
@@ -138,6 +144,9 @@ func account(h History) []Charge {
 		r := ruleOf(c.Class)
 		c.Spent = r.Spend == SpendAlways || r.Spend == SpendUnlessGained && !c.Gained
 		c.Why = r.Why
+		if c.Class == classSilent && unsaid[c.Attempt] {
+			c.Why = whyUnsaid
+		}
 	}
 	return out
 }
@@ -194,7 +203,7 @@ func (h History) first() int64 {
 
 // failed says why a work is given up for good, or "". retries is limits.retries.
 func failed(h History, charges []Charge, retries int) string {
-	if why := repeated(h); why != "" {
+	if why := cmp.Or(repeated(h), unheard(h)); why != "" {
 		return why
 	}
 	for _, c := range charges {

@@ -136,6 +136,8 @@ type Attempt struct {
 	From     int64  // step it started from
 	End      string // class of its own account; "": it left none
 	Yielded  bool   // the lease says that it gave the place back
+	Off      bool   // its lease was written off as silent
+	Stepped  int64  // highest step that is known of it
 	Step     int64
 	Error    string // the program's last error line
 	Text     string
@@ -148,6 +150,10 @@ type Attempt struct {
 // class is how an attempt ended.
 func (a Attempt) class() string {
 	switch {
+	case a.Off && a.End == "yielded" && !a.heard():
+		return classNoStep // it was there to be asked to leave, after it had been written off
+	case a.Off && (a.End == "yielded" || a.End == ""):
+		return classSilent
 	case a.End != "":
 		return a.End
 	case a.Yielded:

@@ -78,6 +78,7 @@ type shelf struct {
 	read  bucket.Version
 	have  bool
 	stale bool
+	since time.Time // that version was read first
 }
 
 // slip is one dispatch as it is listed.
@@ -158,7 +159,14 @@ func (r *records) history(ctx context.Context, w plan.Digest, seen *witness.Seen
 		if err := r.attempts(ctx, w, s, rec); err != nil {
 			return History{}, err
 		}
+		if !s.have || s.read != version {
+			s.since = time.Now()
+		}
 		s.have, s.stale, s.read = true, false, version
+	} else if s.awaits(&rec) {
+		if err := r.attempts(ctx, w, s, rec); err != nil {
+			return History{}, err
+		}
 	}
 	return r.build(w, s, rec), nil
 }
@@ -354,9 +362,16 @@ func (r *records) build(w plan.Digest, s *shelf, rec witness.Record) History {
 	for _, o := range s.opens {
 		name(o.Resume)
 	}
+	before := s.before()
 	for a := max(rec.Attempt-historyWindow, 0) + 1; a <= rec.Attempt; a++ {
 		last := a == rec.Attempt
-		at := Attempt{N: a, Live: last && rec.State == witness.Held, Yielded: last && rec.State == witness.Yielded}
+		at := Attempt{N: a, Live: last && rec.State == witness.Held, Yielded: last && rec.State == witness.Yielded, Off: last && writtenOff(&rec)}
+		if b := before[a]; b != nil {
+			at.Dispatch, at.Off, at.Stepped = b.Dispatch, at.Off || b.Off, b.Step
+		}
+		if last {
+			at.Stepped = max(at.Stepped, rec.Progress.Step)
+		}
 		if o := s.opens[a]; o != nil {
 			at.Dispatch, at.Platform = o.Dispatch, shown(o.Platform, 128)
 			if o.Resume != nil {
@@ -371,6 +386,7 @@ func (r *records) build(w plan.Digest, s *shelf, rec witness.Record) History {
 		}
 		at.Kept, at.Gained = pointers[a]
 		if e := s.ends[a]; e != nil {
+			at.Stepped = max(at.Stepped, e.Step)
 			at.End, at.Step, at.Error, at.Text, at.Exit = shown(e.Class, 60), e.Step, shown(e.Error, 1024), shown(e.Text, 500), e.ExitCode
 			ended[at.Dispatch] = true
 		}

@@ -47,6 +47,7 @@ type desk struct {
 	markStep int64 // step and time of the last accepted milestone
 	markAt   time.Time
 	bytes    int64 // of the last milestone
+	began    bool  // the program was started
 	evident  bool  // a step, a phase or a milestone was seen
 	notice   int64 // accepted when the notice to leave came; -1: none came
 	lastWord string
@@ -352,6 +353,35 @@ func (d *desk) end(e *ending) {
 		close(d.over)
 		d.tell()
 	}
+}
+
+// What the author of a program can do that gave no evidence of progress until its lease was written off.
+const (
+	noStep = "the program never said that a step ended: call run.step from its loop, set watch:, or promise a longer silence with lease: {floor: 30m}"
+	noFile = "no finished file has matched the watch path %.120q: mend the path, or promise a longer silence with watch: {interval: 30m} or lease: {floor: 30m}"
+)
+
+// mended makes the end of an attempt that was written off say what its author can do, when the program ran and never
+// gave any evidence of progress. It has a class of its own: that the worker was there to see it makes it the program's.
+func (d *desk) mended(e *ending) *ending {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if e.exit.Class != "deposed" || d.evident || !d.began || time.Since(d.ackAt) < d.lease.Length() {
+		return e
+	}
+	class, what := "no_step", noStep
+	if d.terms.WatchPath != "" {
+		class, what = "no_file", fmt.Sprintf(noFile, d.terms.WatchPath)
+	}
+	e.exit.Class, e.exit.Text = class, what+" ("+e.exit.Text+")"
+	return e
+}
+
+// running notes that the program was started.
+func (d *desk) running() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.began = true
 }
 
 // word keeps the program's own last words.

@@ -37,6 +37,10 @@ const (
 // judge decides what the program's end means, and ends the attempt.
 func (r *run) judge(ctx, store context.Context, l *laid, ended guard.Ended, a asked) Exit {
 	r.say("exited", r.d.at(), describe(ended))
+	if !a.leave.IsZero() && r.overNow() == nil {
+		// Whoever asked may have written the lease off before: then the attempt did not leave, it was silent.
+		r.look(store, r.d.record())
+	}
 	if r.overNow() != nil {
 		return r.giveUp(store, exitOf(r.overNow()), ended, "")
 	}

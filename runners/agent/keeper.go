@@ -197,25 +197,6 @@ func overBy(own witness.Record, v witness.Verdict) *ending {
 	return deposed(own, *v.By)
 }
 
-// mended adds to the end of an attempt that was written off what its author can do, when the program never gave any
-// evidence of progress. The lock is not held.
-func (d *desk) mended(e *ending) *ending {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if e.exit.Class != "deposed" || d.evident {
-		return e
-	}
-	first := promise(d.terms, &pace{}, startPhase(d.terms)).Length().Round(time.Second)
-	if d.terms.WatchPath != "" {
-		e.exit.Text += fmt.Sprintf("; within %s of its start no finished file has matched the watch path %.120q: mend the path, or set watch: {interval: …} "+
-			"to the time between two files, or lease: {floor: …} to a quarter of the time before the first", first, d.terms.WatchPath)
-		return e
-	}
-	e.exit.Text += fmt.Sprintf("; within %s of its start the program never said that a step ended: call the client's step, "+
-		"name its checkpoint files in watch: {path: …}, or set lease: {floor: …} to a quarter of the time that it may be silent", first)
-	return e
-}
-
 // deposed says what a later record of the same work means for the holder of own.
 func deposed(own, by witness.Record) *ending {
 	reason := ""

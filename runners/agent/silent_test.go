@@ -2,6 +2,7 @@ package agent
 
 import (
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -11,9 +12,10 @@ import (
 // TestAProgramWithoutEvidence: neither the client nor a watch path, or one that matches nothing. The lease is that of the
 // start, four floors, and nothing renews it; when it is written off, the end names what would have helped.
 func TestAProgramWithoutEvidence(t *testing.T) {
-	for name, c := range map[string]struct{ watch, say string }{
-		"no client": {"", "within 1s of its start the program never said that a step ended: call the client's step, name its checkpoint files in watch: {path: …}, or set lease: {floor: …}"},
-		"no file":   {"ckpt/*.pt", `no finished file has matched the watch path "ckpt/*.pt": mend the path, or set watch: {interval: …}`},
+	for name, c := range map[string]struct{ watch, class, say string }{
+		"no client":                     {"", "no_step", "the program never said that a step ended: call run.step from its loop, set watch:, or promise a longer silence with lease: {floor: 30m} (written off"},
+		"no client, and asked to leave": {"", "no_step", "the program never said that a step ended"}, // a dispatcher that writes off releases at once
+		"no file":                       {"ckpt/*.pt", "no_file", `no finished file has matched the watch path "ckpt/*.pt": mend the path, or promise a longer silence`},
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
 			t.Parallel()
@@ -33,11 +35,16 @@ func TestAProgramWithoutEvidence(t *testing.T) {
 			if got, _, err := witness.Revoke(t.Context(), w.b, seen, "silent for 2 s"); got != witness.Ended {
 				t.Fatal(got, err)
 			}
+			if strings.Contains(name, "leave") {
+				if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+					t.Fatal(err)
+				}
+			}
 			if got := w.code(p); got != CodeLeaseLost {
 				t.Errorf("exit %d", got)
 			}
 			w.gone(pid)
-			if e := w.end(1); e.Class != "deposed" || !strings.Contains(e.Text, c.say) || !strings.Contains(e.Text, "silent for 2 s") {
+			if e := w.end(1); e.Class != c.class || !strings.Contains(e.Text, c.say) || !strings.Contains(e.Text, "silent for 2 s") {
 				t.Errorf("end %+v", e)
 			}
 		})

@@ -35,6 +35,7 @@ func (r *run) watchOver(ctx, store context.Context, srv *server, l *laid) (guard
 	if err != nil {
 		return guard.Ended{Code: 127, Failed: err.Error()}, asked{}
 	}
+	r.d.running()
 	r.say("started", r.d.at(), fmt.Sprintf("%.200q as process %d", l.argv, p.PID))
 	watching, blind := context.WithCancel(store)
 	var wg sync.WaitGroup

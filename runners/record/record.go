@@ -71,9 +71,11 @@ type Claim struct {
 // Before is how far an attempt had come when its place was given to the next dispatch. The lease forgets it at the next
 // capture, and an attempt that was killed leaves no account of its own.
 type Before struct {
-	Attempt int64 `json:"attempt"`
-	Step    int64 `json:"step"`           // of its last renewal
-	Kept    int64 `json:"kept,omitempty"` // step that the resume pointer names; 0: none
+	Attempt  int64 `json:"attempt"`
+	Dispatch int64 `json:"dispatch,omitempty"` // that it was captured with; 0: not noted
+	Step     int64 `json:"step"`               // of its last renewal
+	Kept     int64 `json:"kept,omitempty"`     // step that the resume pointer names; 0: none
+	Off      bool  `json:"off,omitempty"`      // its lease was written off as silent, whatever it says of its end itself
 }
 
 // Terms are the placement knobs that a worker obeys; they may differ from one dispatch to the next.
