@@ -130,7 +130,7 @@ func (d *differ) appeared(c *Change, i int) {
 		c.Op, c.Reason = OpAdopt, fmt.Sprintf("already finished as attempt %d", c.Now.Attempt)
 		return
 	}
-	if c.Now != nil && c.Now.Live() {
+	if c.Now != nil && c.Now.begun() {
 		c.Op, c.Reason = OpAdopt, "already under way"
 		return
 	}
@@ -209,7 +209,7 @@ func (d *differ) replaced(c *Change, old *AcceptedJob, i int) {
 	switch {
 	case c.Now != nil && c.Now.State == StateFinished:
 		c.Op, c.Reason = OpAdopt, fmt.Sprintf("already finished as attempt %d: nothing is trained twice", c.Now.Attempt)
-	case c.Now != nil && c.Now.Live():
+	case c.Now != nil && c.Now.begun():
 		c.Op, c.Reason = OpAdopt, "already under way"
 	case len(c.Cascade) > 0:
 		c.Reason = "because " + strings.Join(c.Cascade, ", ") + " changes"

@@ -30,7 +30,8 @@ type Observed struct {
 	Reason        string        `json:"reason,omitempty"`         // why it is so, one sentence
 }
 
-// Live says that somebody works or is about to: stopping it would lose something.
-func (o Observed) Live() bool {
-	return o.State == StateClaimed || o.State == StateHeld || o.State == StateYielded
-}
+// Live says that somebody works or is on the way: stopping it would lose something.
+func (o Observed) Live() bool { return o.State == StateClaimed || o.State == StateHeld }
+
+// begun says that there is work already which a job goes on with.
+func (o Observed) begun() bool { return o.Live() || o.State == StateYielded }

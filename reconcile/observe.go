@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -76,6 +77,7 @@ type sight struct {
 	history  History
 	platform string // where it is held
 	job      *plan.Job
+	retries  *int // limits.retries of a job that only the accepted plan names
 	err      error
 }
 
@@ -97,7 +99,25 @@ func (r *Reconciler) Observe(ctx context.Context, works []plan.Digest, jobs []pl
 			s.job = &jobs[i]
 		}
 	}
+	for _, f := range r.forces { // what was accepted and is not among jobs has a budget too
+		for _, j := range f.force.jobs() {
+			if s := w.works[j.Work]; s != nil && s.job == nil {
+				s.retries = retriesOf(j)
+			}
+		}
+	}
 	return w, nil
+}
+
+// retriesOf is limits.retries of an accepted job; nil: it can't be read.
+func retriesOf(j plan.AcceptedJob) *int {
+	var limits struct {
+		Retries int `json:"limits.retries"` // left out: 0
+	}
+	if err := json.Unmarshal(j.Placement, &limits); err != nil {
+		return nil
+	}
+	return &limits.Retries
 }
 
 func (r *Reconciler) observe(ctx context.Context, works []plan.Digest) (*World, error) {
@@ -445,8 +465,12 @@ func (s *sight) observed(w plan.Digest) plan.Observed {
 			return o
 		}
 	}
+	retries := s.retries
 	if s.job != nil {
-		if why := failed(s.history, account(s.history), s.job.Limits.Retries); why != "" {
+		retries = &s.job.Limits.Retries
+	}
+	if retries != nil {
+		if why := failed(s.history, account(s.history), *retries); why != "" {
 			o.State, o.Reason = plan.StateFailed, why
 		}
 	}
