@@ -328,13 +328,15 @@ func (r *Reconciler) launchOf(o *order, pl *platform, before *witness.Record) ru
 	return runners.Launch{Work: string(j.Work), Dispatch: o.a.Dispatch, Job: j.Name, Store: r.c.StoreURL, Spec: spec, Claim: claim, Env: env}
 }
 
+const milestoneDefault = 10 * time.Minute
+
 // terms are a job's placement knobs as the worker obeys them. Neither milestone interval set means ten minutes.
 func (r *Reconciler) terms(j *plan.Job) record.Terms {
 	t := record.Terms{MilestoneSteps: j.Milestones.Steps, MilestoneS: j.Milestones.Every.Seconds(), LeaseK: j.Lease.K,
 		LeaseFloorS: max(j.Lease.Floor, r.c.LeaseFloor).Seconds(), WatchPath: j.Watch.Path, WatchIntervalS: j.Watch.Interval.Seconds(),
 		FLOPsPerStep: j.FLOPs.PerStep, Steps: j.FLOPs.Steps, GraceS: grace.Seconds()}
 	if t.MilestoneSteps == 0 && t.MilestoneS == 0 {
-		t.MilestoneS = (10 * time.Minute).Seconds()
+		t.MilestoneS = milestoneDefault.Seconds()
 	}
 	if t.LeaseK <= 0 {
 		t.LeaseK = witness.DefaultK

@@ -27,6 +27,8 @@ type Facts struct {
 	// Leaving, when Wish says so.
 	OnDelete plan.OnDelete
 	Pointer  *record.Pointer // the resume pointer when the commit was accepted; a drain waits until it moves
+	// Drain is how long a drain waits for that, and Drained for how long this reconciler has seen it wait.
+	Drain, Drained time.Duration
 	// Brake: too much went silent at once, or the store was not well: nothing is written off.
 	Brake bool
 	// Unready says why it can't be launched from this process (a secret is missing), or "".
@@ -239,45 +241,6 @@ func watch(a Action, f Facts) Action {
 		a.Reason = fmt.Sprintf("attempt %d of dispatch %d was silent for longer than it promised", l.Attempt, l.Dispatch)
 	}
 	return a
-}
-
-// leave decides about a work that no job names any more.
-func leave(a Action, f Facts) Action {
-	l, next := f.Lease, max(f.History.Last, f.Lease.Dispatch)+1
-	live := l.State == witness.Held || f.History.waits()
-	switch {
-	case f.OnDelete == plan.Orphan && l.State == witness.Held:
-		return a.none("left the plan; on_delete: orphan lets it finish")
-	case f.OnDelete == plan.Orphan:
-		return a.none("left the plan; nothing of it runs")
-	case !live && (l.Floor >= next || f.History.Last == 0 && l.State == leaseAbsent):
-		return a.none("left the plan, and is stopped")
-	case f.OnDelete != plan.Revoke && l.State == witness.Held && !l.Suspect && !moved(f.Pointer, l.Resume):
-		a.Dispatch = l.Dispatch
-		return a.wait(l.Left, fmt.Sprintf("left the plan; attempt %d stops after its next milestone", l.Attempt))
-	case l.Suspect && f.Brake:
-		return a.wait(0, "left the plan; silent, but so is too much else, so nothing is written off")
-	}
-	a.Kind, a.Version, a.Floor, a.Dispatch = Stop, l.Version, next, l.Dispatch
-	switch {
-	case l.Suspect:
-		a.Reason = fmt.Sprintf("left the plan; attempt %d was silent for longer than it promised", l.Attempt)
-	case l.State != witness.Held:
-		a.Reason = "left the plan; a launch of it that comes late must not start"
-	case f.OnDelete == plan.Revoke:
-		a.Reason = "left the plan; on_delete: revoke"
-	default:
-		a.Reason = "left the plan; its next milestone is acknowledged"
-	}
-	return a
-}
-
-// moved reports whether the resume pointer is not the one of then.
-func moved(then, now *record.Pointer) bool {
-	if then == nil || now == nil {
-		return then != now
-	}
-	return *then != *now
 }
 
 // needs decides whether the inputs allow a start.

@@ -30,7 +30,8 @@ func drawFacts(t *rapid.T) Facts {
 		Limits: plan.Limits{Retries: rapid.IntRange(0, 6).Draw(t, "retries")}}
 	f := Facts{Job: job, Work: "w", Name: "a", Wish: rapid.SampledFrom([]Wish{Wanted, Wanted, Wanted, Wanted, Frozen, Leaving}).Draw(t, "wish"),
 		OnDelete: rapid.SampledFrom([]plan.OnDelete{plan.Drain, plan.Revoke, plan.Orphan}).Draw(t, "on_delete"),
-		Brake:    rapid.Bool().Draw(t, "brake")}
+		Drain:    10 * time.Minute, Drained: rapid.SampledFrom([]time.Duration{0, time.Minute, time.Hour}).Draw(t, "drained"),
+		Brake: rapid.Bool().Draw(t, "brake")}
 	if rapid.IntRange(0, 9).Draw(t, "crowded") == 0 {
 		f.Crowded = "crowded"
 	}
@@ -137,8 +138,8 @@ func TestDecideIsSafe(t *testing.T) {
 			if f.Wish != Leaving || f.OnDelete == plan.Orphan || f.Lease.State == witness.Finished || f.Lease.State == leaseUnknown {
 				t.Fatalf("stopped a work that does not leave: %+v", f)
 			}
-			if f.OnDelete == plan.Drain && f.Lease.State == witness.Held && !f.Lease.Suspect && !moved(f.Pointer, f.Lease.Resume) {
-				t.Fatal("a drain stopped a live attempt before its milestone")
+			if f.OnDelete == plan.Drain && f.Lease.State == witness.Held && !f.Lease.Suspect && !moved(f.Pointer, f.Lease.Resume) && f.Drained < f.Drain {
+				t.Fatal("a drain stopped a live attempt before its milestone and its time")
 			}
 			if a.Floor <= f.History.Last {
 				t.Fatalf("a stop to floor %d lets dispatch %d start", a.Floor, f.History.Last)

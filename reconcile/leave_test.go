@@ -98,6 +98,39 @@ func TestDeletedAndAddedAgainWithinALease(t *testing.T) {
 	})
 }
 
+// A drain waits for a milestone that never comes for as long as three of them take, ten minutes at least, and then
+// frees the slot.
+func TestADrainWithoutMilestonesEnds(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		ms    plan.Milestones
+		after time.Duration
+	}{
+		{"none stated", plan.Milestones{}, 10 * time.Minute},
+		{"every 20 minutes", plan.Milestones{Every: 20 * time.Minute}, time.Hour},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, rigConfig{slots: 5, model: sim.Model{Step: time.Second, Milestone: 1 << 40}})
+				never := func(j *plan.Job) { j.FLOPs.Steps, j.Milestones = 1<<30, c.ms }
+				a, b := job("a", never), job("b", never)
+				rec := r.reconciler(nil)
+				r.pass(rec, r.desired("c1", a, b))
+				<-time.After(8 * time.Second)
+				start := time.Now()
+				rep := r.until(rec, r.desired("c2", b), 2*time.Hour, func(*reconcile.Report) bool { return r.acts(reconcile.Stop) > 0 })
+				took := time.Since(start)
+				if took < c.after || took > c.after+time.Minute {
+					t.Errorf("took %v, want %v", took, c.after)
+				}
+				if rec := r.lease(a.Work); !rec.Stopped() || !strings.Contains(rec.Reason, "no milestone of attempt 1 was acknowledged within") {
+					t.Errorf("lease %+v; %v", rec, rep.States)
+				}
+			})
+		})
+	}
+}
+
 // A stopped work that is named again goes on where it was, under a number that the stop does not bar.
 func TestStoppedWorkIsAdoptedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

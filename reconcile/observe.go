@@ -75,7 +75,8 @@ type sight struct {
 	seen     *witness.Seen
 	silence  witness.Silence
 	history  History
-	platform string // where it is held
+	platform string        // where it is held
+	claim    *record.Claim // of the holder; nil: not held, or not known
 	job      *plan.Job
 	retries  *int // limits.retries of a job that only the accepted plan names
 	err      error
@@ -170,6 +171,7 @@ func (r *Reconciler) forget(wanted map[plan.Digest]bool) {
 			delete(r.said, w)
 		}
 	}
+	maps.DeleteFunc(r.leaves, func(w plan.Digest, _ time.Time) bool { return !wanted[w] })
 	maps.DeleteFunc(r.hurdles, func(w plan.Digest, _ *hurdle) bool { return !wanted[w] })
 }
 
@@ -348,7 +350,7 @@ func (r *Reconciler) sight(ctx context.Context, w plan.Digest) *sight {
 			l.claim = c
 		}
 		if l.claim != nil {
-			s.platform = shown(l.claim.Platform, 128)
+			s.platform, s.claim = shown(l.claim.Platform, 128), l.claim
 		}
 		return s
 	}

@@ -161,8 +161,14 @@ func (p *pass) facts(t *target) Facts {
 		f.Lease, f.History = s.lease, s.history
 	}
 	f.Brake = !p.allowed[record.WitnessKey(string(t.work))]
-	if t.leaving != nil {
+	if t.leaving == nil {
+		delete(p.r.leaves, t.work)
+	} else {
 		f.OnDelete, f.Pointer = t.leaving.OnDelete, t.leaving.Pointer
+		f.Drained, f.Drain = p.r.leavesFor(t), drainFor(nil, nil)
+		if s := p.world.works[t.work]; s != nil {
+			f.Drain = drainFor(s.claim, s.record)
+		}
 	}
 	if t.job == nil {
 		return f

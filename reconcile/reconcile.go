@@ -138,8 +138,9 @@ type Reconciler struct {
 	told    map[string]*refused    // by root: the refusal that was said last
 	said    map[plan.Digest]string // the decision that was logged last
 	current accepting
-	jobs    map[plan.Digest]asked // of the accepted plan
-	loaded  map[string]*plan.Plan // by commit; nil: it could not be read
+	jobs    map[plan.Digest]asked     // of the accepted plan
+	leaves  map[plan.Digest]time.Time // since when a work was seen to leave
+	loaded  map[string]*plan.Plan     // by commit; nil: it could not be read
 	// storeErrors: a look at the store failed as a whole since the last judgement of silence. sour are the works for
 	// which it answered an error since then, sore counts for how many judgements in a row it has.
 	storeErrors bool
@@ -183,7 +184,7 @@ func New(c Config) (*Reconciler, error) {
 	r := &Reconciler{c: c, gate: make(chan struct{}, 1), looks: map[plan.Digest]*look{}, parks: map[string]parkSeen{},
 		forces: map[string]stored{}, told: map[string]*refused{}, said: map[plan.Digest]string{},
 		jobs: map[plan.Digest]asked{}, loaded: map[string]*plan.Plan{}, asks: map[askKey]*ask{},
-		sour: map[plan.Digest]bool{}, sore: map[plan.Digest]int{}, hurdles: map[plan.Digest]*hurdle{}, flights: map[flightKey]*flight{}, packings: map[string]*packing{}}
+		sour: map[plan.Digest]bool{}, sore: map[plan.Digest]int{}, leaves: map[plan.Digest]time.Time{}, hurdles: map[plan.Digest]*hurdle{}, flights: map[flightKey]*flight{}, packings: map[string]*packing{}}
 	r.b = counted{c.Bucket, &r.requests}
 	r.records.b = r.b
 	return r, nil

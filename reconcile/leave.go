@@ -1,0 +1,90 @@
+package reconcile
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/headway-run/headway/plan"
+	"github.com/headway-run/headway/runners/record"
+	"github.com/headway-run/headway/runners/witness"
+)
+
+// leave decides about a work that no job names any more.
+func leave(a Action, f Facts) Action {
+	l, next := f.Lease, max(f.History.Last, f.Lease.Dispatch)+1
+	live := l.State == witness.Held || f.History.waits()
+	switch {
+	case f.OnDelete == plan.Orphan && l.State == witness.Held:
+		return a.none("left the plan; on_delete: orphan lets it finish")
+	case f.OnDelete == plan.Orphan:
+		return a.none("left the plan; nothing of it runs")
+	case !live && (l.Floor >= next || f.History.Last == 0 && l.State == leaseAbsent):
+		return a.none("left the plan, and is stopped")
+	case f.drains() && f.Drained < f.Drain:
+		a.Dispatch = l.Dispatch
+		return a.wait(min(l.Left, f.Drain-f.Drained), fmt.Sprintf("left the plan; attempt %d stops after its next milestone, or in %s if there is none", l.Attempt, f.Drain))
+	case l.Suspect && f.Brake:
+		return a.wait(0, "left the plan; silent, but so is too much else, so nothing is written off")
+	}
+	a.Kind, a.Version, a.Floor, a.Dispatch = Stop, l.Version, next, l.Dispatch
+	switch {
+	case l.Suspect:
+		a.Reason = fmt.Sprintf("left the plan; attempt %d was silent for longer than it promised", l.Attempt)
+	case l.State != witness.Held:
+		a.Reason = "left the plan; a launch of it that comes late must not start"
+	case f.OnDelete == plan.Revoke:
+		a.Reason = "left the plan; on_delete: revoke"
+	case f.drains():
+		a.Reason = fmt.Sprintf("left the plan; no milestone of attempt %d was acknowledged within %s: stopped without one", l.Attempt, f.Drain)
+	default:
+		a.Reason = "left the plan; its next milestone is acknowledged"
+	}
+	return a
+}
+
+// drains: somebody works, and nothing has been kept since the commit that left it out.
+func (f Facts) drains() bool {
+	l := f.Lease
+	return f.OnDelete != plan.Revoke && l.State == witness.Held && !l.Suspect && !moved(f.Pointer, l.Resume)
+}
+
+// drainLeast is how long a drain waits at least.
+const drainLeast = 10 * time.Minute
+
+// drainFor is how long a drain waits for a milestone: three intervals of the terms that the attempt was launched with.
+// One that never had a milestone, under the terms of a job that states none, may well never have one.
+func drainFor(c *record.Claim, rec *witness.Record) time.Duration {
+	if c == nil || rec == nil {
+		return drainLeast
+	}
+	t := c.Terms
+	own := rec.Resume != nil && rec.Resume.Attempt == rec.Attempt
+	if !own && t.MilestoneSteps == 0 && t.WatchIntervalS == 0 && t.MilestoneS == milestoneDefault.Seconds() {
+		return drainLeast
+	}
+	s := max(t.MilestoneS, float64(t.MilestoneSteps)*rec.Lease.StepS, t.WatchIntervalS)
+	d := time.Duration(min(max(3*s, 0), 7*86400) * float64(time.Second))
+	return max(d, drainLeast).Round(time.Second)
+}
+
+// moved reports whether the resume pointer is not the one of then.
+func moved(then, now *record.Pointer) bool {
+	if then == nil || now == nil {
+		return then != now
+	}
+	return *then != *now
+}
+
+// leavesFor is for how long this reconciler has seen a work leave, by its own clock: a restart begins anew.
+func (r *Reconciler) leavesFor(t *target) time.Duration {
+	if t.wish != Leaving {
+		delete(r.leaves, t.work)
+		return 0
+	}
+	at, known := r.leaves[t.work]
+	if !known {
+		at = time.Now()
+		r.leaves[t.work] = at
+	}
+	return time.Since(at)
+}
