@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -24,6 +25,7 @@ type Facts struct {
 	History History
 	Inputs  []Need
 	Rungs   []Rung // the ladder, in order
+	Stays   string // Frozen: why, one sentence
 	// Leaving, when Wish says so.
 	OnDelete plan.OnDelete
 	Pointer  *record.Pointer // the resume pointer when the commit was accepted; a drain waits until it moves
@@ -51,7 +53,7 @@ type Wish uint8
 
 const (
 	Wanted  Wish = iota // a job of the plan names it
-	Frozen              // its file has an error: it stays as it is, nothing starts and nothing stops
+	Frozen              // it stays as it is, nothing starts and nothing stops: its file has an error, say
 	Leaving             // no job of the accepted plan names it any more
 )
 
@@ -198,10 +200,13 @@ func Decide(f Facts) Action {
 		return leave(a, f)
 	}
 	if f.Lease.State == witness.Held {
-		return watch(a, f)
+		if a = watch(a, f); a.Kind != WriteOff && f.Stays != "" {
+			a.Reason += "; " + f.Stays
+		}
+		return a
 	}
 	if f.Wish == Frozen || f.Job == nil {
-		return a.none("its file has an error: it stays as it is, and nothing starts")
+		return a.none(cmp.Or(f.Stays, staysError))
 	}
 	if f.Job.Suspend {
 		return a.none("suspended: nothing is launched")

@@ -133,6 +133,10 @@ func (p *pass) targetsInForce(ctx context.Context) {
 			p.targets = append(p.targets, t)
 		}
 	}
+	frozen := map[string]bool{}
+	for _, f := range p.d.Plan.Frozen {
+		frozen[f.Name] = true
+	}
 	if p.report.Accepted {
 		for i := range p.d.Plan.Jobs {
 			j := &p.d.Plan.Jobs[i]
@@ -144,9 +148,12 @@ func (p *pass) targetsInForce(ctx context.Context) {
 		if p.byWork[j.Work] != nil {
 			continue
 		}
-		t := &target{work: j.Work, name: j.Name, wish: Frozen}
+		t := &target{work: j.Work, name: j.Name, wish: Frozen, stays: staysUnread}
+		if frozen[j.Name] {
+			t.stays = staysError
+		}
 		if a := p.r.jobOf(ctx, force, j.Work); a.job != nil {
-			t.asked, t.wish = a, Wanted
+			t.asked, t.wish, t.stays = a, Wanted, ""
 		}
 		add(t)
 	}
@@ -155,7 +162,7 @@ func (p *pass) targetsInForce(ctx context.Context) {
 			l := &force.Leaving[i]
 			t := &target{work: l.Work, name: l.Job, wish: Leaving, leaving: l}
 			if l.Waits {
-				t.wish = Frozen
+				t.wish, t.stays = Frozen, "left the plan, and its stop waits: "+p.refusal()
 			}
 			add(t)
 		}
@@ -172,6 +179,38 @@ func (p *pass) targetsInForce(ctx context.Context) {
 	}
 }
 
+// Why a work stays as it is.
+const (
+	staysError  = "its file has an error: it stays as it is, and nothing starts"
+	staysUnread = "the commit that it was accepted with cannot be read here: it stays as it is, and nothing starts"
+)
+
+// refusal is why the desired commit, or what it would stop, is not followed.
+func (p *pass) refusal() string {
+	rs := p.report.Refusals
+	if i := slices.IndexFunc(rs, func(r Refusal) bool { return r.Whole }); i >= 0 {
+		return rs[i].Text
+	}
+	if len(rs) > 0 {
+		return rs[0].Text
+	}
+	return "what is accepted could not be written down, and is tried again"
+}
+
+// unfollowed says of the jobs of a commit that is not followed why nothing is done about them.
+func (p *pass) unfollowed() {
+	if p.report.Accepted || p.byWork == nil {
+		return
+	}
+	for i := range p.d.Plan.Jobs {
+		j := &p.d.Plan.Jobs[i]
+		if p.byWork[j.Work] == nil {
+			a := Action{Work: j.Work, Job: j.Name}
+			p.report.Actions = append(p.report.Actions, a.none("its commit is not followed: "+p.refusal()))
+		}
+	}
+}
+
 // keepWanted spares works that left this plan while another plan on the store still names them.
 func (p *pass) keepWanted(ctx context.Context) {
 	leaves := func(t *target) bool { return t.wish == Leaving }
@@ -183,7 +222,8 @@ func (p *pass) keepWanted(ctx context.Context) {
 		switch {
 		case !leaves(t):
 		case err != nil:
-			t.wish = Frozen // what cannot be ruled out is not stopped
+			// What cannot be ruled out is not stopped.
+			t.wish, t.stays = Frozen, "left the plan, and its stop waits: whether another plan of this store names it could not be read"
 		case others[t.work] != "":
 			t.leaving.OnDelete = plan.Orphan
 		}

@@ -32,6 +32,7 @@ type target struct {
 	asked    // job nil: known only by name
 	wish     Wish
 	leaving  *departing
+	stays    string // why its wish is Frozen
 	unready  string // why it can't be launched from here, or ""
 	acts     int
 	launched bool
@@ -156,7 +157,7 @@ func (p *pass) recovered(ctx context.Context) {
 
 // facts gathers what a decision about one work rests on.
 func (p *pass) facts(t *target) Facts {
-	f := Facts{Job: t.job, Work: t.work, Name: t.name, Wish: t.wish, Lease: Lease{State: leaseUnknown, Text: "it was not looked at"}}
+	f := Facts{Job: t.job, Work: t.work, Name: t.name, Wish: t.wish, Stays: t.stays, Lease: Lease{State: leaseUnknown, Text: "it was not looked at"}}
 	if s := p.world.works[t.work]; s != nil {
 		f.Lease, f.History = s.lease, s.history
 	}
@@ -422,6 +423,7 @@ func (p *pass) summarize() {
 		}
 		p.r.say(t)
 	}
+	p.unfollowed()
 	sooner(p.r.nextAsk())
 	if len(p.r.flights) > 0 {
 		sooner(nextBusy)
