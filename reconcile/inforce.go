@@ -170,7 +170,7 @@ func (p *pass) targetsInForce(ctx context.Context) {
 	}
 	p.keepWanted(ctx)
 	slices.SortStableFunc(p.targets, func(a, b *target) int {
-		return cmp.Or(cmp.Compare(b.wish, a.wish), cmp.Compare(b.priority(), a.priority()), cmp.Compare(a.name, b.name))
+		return cmp.Or(cmp.Compare(b.wish, a.wish), cmp.Compare(b.priority(), a.priority()), cmp.Compare(p.begun(b.work), p.begun(a.work)), cmp.Compare(a.name, b.name))
 	})
 	for _, t := range p.targets {
 		if t.job != nil {
@@ -231,6 +231,15 @@ func (p *pass) keepWanted(ctx context.Context) {
 	if err != nil {
 		p.fail(err)
 	}
+}
+
+// begun is 1 for a work that was launched before. It goes first among equals: what it has kept is worth nothing until it
+// is finished, and it was there earlier.
+func (p *pass) begun(w plan.Digest) int {
+	if s := p.world.works[w]; s != nil && (s.record != nil || s.history.Last > 0) {
+		return 1
+	}
+	return 0
 }
 
 func (t *target) priority() int {

@@ -67,3 +67,19 @@ func TestADryPassSaysTheReasonOfEachJob(t *testing.T) {
 		}
 	})
 }
+
+// Among jobs of one priority that wait for a slot, one that was launched before goes first.
+func TestWhatWasBegunGoesFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, rigConfig{slots: 1, script: "launch 1 reject"})
+		z, a := job("z"), job("a")
+		rec := r.reconciler(nil)
+		r.pass(rec, r.desired("c1", z))
+		<-time.After(30 * time.Second) // its pause is over
+		r.pass(rec, r.desired("c2", a, z))
+		if x, y := r.claims(a.Work), r.claims(z.Work); x != 0 || y != 2 {
+			t.Errorf("a was launched %d times and z %d times, want z to go first", x, y)
+		}
+		r.until(rec, r.desired("c2", a, z), time.Hour, allFinished)
+	})
+}
