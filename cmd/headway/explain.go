@@ -40,7 +40,7 @@ func newExplain(e env) *cobra.Command {
 
 // explain reads a work's history, and asks a pass that writes nothing what would be done about it now.
 func (p *project) explain(ctx context.Context, named string) (string, *reconcile.Explanation, error) {
-	r, _, err := p.reader(ctx)
+	r, b, err := p.reader(ctx)
 	if err != nil {
 		return "", nil, err
 	}
@@ -48,7 +48,7 @@ func (p *project) explain(ctx context.Context, named string) (string, *reconcile
 	if err != nil {
 		return "", nil, err
 	}
-	name, work, err := p.named(named, accepted)
+	name, work, err := p.named(ctx, b, named, accepted)
 	if err != nil {
 		return "", nil, err
 	}

@@ -31,7 +31,7 @@ func newFetch(e env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			job, work, err := p.named(args[0], accepted)
+			job, work, err := p.named(ctx, b, args[0], accepted)
 			if err != nil {
 				return err
 			}
@@ -61,6 +61,7 @@ func newFetch(e env) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			fmt.Fprintf(e.stdout, "%s of attempt %d, verified, in %s:\n", job, f.Attempt, clean(to))
 			for _, file := range m.Files {
 				fmt.Fprintf(e.stdout, "%s  %d bytes\n", runners.Sanitize([]byte(file.Path)), file.Size)
 			}

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -146,20 +147,22 @@ func firstFiles(store string) ([]firstFile, error) {
 	return out, err
 }
 
-// ignoreState keeps the state folder out of Git.
+// ignoreState keeps the state folder, and results that were fetched, out of Git.
 func ignoreState(dir string) error {
 	name := filepath.Join(dir, ".gitignore")
 	b, err := os.ReadFile(name)
 	if err != nil && !notExist(err) {
 		return err
 	}
-	for _, l := range strings.Split(string(b), "\n") {
-		if t := strings.Trim(strings.TrimSpace(l), "/"); t == stateFolder {
-			return nil
+	lines := strings.Split(string(b), "\n")
+	for _, want := range []string{"/" + stateFolder + "/", "/result-*/"} {
+		if slices.ContainsFunc(lines, func(l string) bool { return strings.Trim(strings.TrimSpace(l), "/") == strings.Trim(want, "/") }) {
+			continue
 		}
+		if len(b) > 0 && b[len(b)-1] != '\n' {
+			b = append(b, '\n')
+		}
+		b = append(b, want+"\n"...)
 	}
-	if len(b) > 0 && !strings.HasSuffix(string(b), "\n") {
-		b = append(b, '\n')
-	}
-	return os.WriteFile(name, append(b, "/"+stateFolder+"/\n"...), 0o644)
+	return os.WriteFile(name, b, 0o644)
 }

@@ -33,7 +33,7 @@ func newLog(e env, program bool) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			_, work, err := p.named(args[0], accepted)
+			_, work, err := p.named(ctx, b, args[0], accepted)
 			if err != nil {
 				return err
 			}

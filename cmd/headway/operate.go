@@ -26,7 +26,7 @@ func openOperation(ctx context.Context, e env, name string) (*operation, error) 
 	if err != nil {
 		return nil, err
 	}
-	r, _, err := p.reader(ctx)
+	r, read, err := p.reader(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -34,7 +34,7 @@ func openOperation(ctx context.Context, e env, name string) (*operation, error) 
 	if err != nil {
 		return nil, err
 	}
-	job, work, err := p.named(name, accepted)
+	job, work, err := p.named(ctx, read, name, accepted)
 	if err != nil {
 		return nil, err
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/headway-run/headway/runners/bucket/mem"
 	"github.com/headway-run/headway/runners/bucket/open"
 	"github.com/headway-run/headway/runners/bucket/readonly"
+	"github.com/headway-run/headway/runners/record"
 )
 
 // stateFolder lies beside headway.yaml: the embedded store, the local runner's scratch, caches. It is never committed.
@@ -255,7 +256,7 @@ func (p *project) works(accepted *plan.Accepted) []plan.Digest {
 
 // named finds the work that a person means: a job's name in the accepted plan, which is what runs, or in the files, or
 // the first digits of a work.
-func (p *project) named(name string, accepted *plan.Accepted) (job string, work plan.Digest, err error) {
+func (p *project) named(ctx context.Context, b bucket.Bucket, name string, accepted *plan.Accepted) (job string, work plan.Digest, err error) {
 	var known []string
 	if accepted != nil {
 		for _, j := range accepted.Jobs {
@@ -277,6 +278,9 @@ func (p *project) named(name string, accepted *plan.Accepted) (job string, work 
 				return name, w, nil
 			}
 		}
+		if w, err := stored(ctx, b, name); err != nil || w != "" {
+			return name, w, err
+		}
 	}
 	hint := "the plan has no jobs"
 	if len(known) > 0 {
@@ -285,6 +289,21 @@ func (p *project) named(name string, accepted *plan.Accepted) (job string, work 
 		hint = "known jobs: " + runners.Bound(strings.Join(known, ", "), 400)
 	}
 	return "", "", &exit{code: exitError, err: fmt.Errorf("no job and no work is called %q", name), hint: hint}
+}
+
+// stored finds a work of an earlier plan by the first digits of its digest; "" when the store has none.
+func stored(ctx context.Context, b bucket.Bucket, digits string) (plan.Digest, error) {
+	if b == nil {
+		return "", nil
+	}
+	page, err := b.List(ctx, record.WitnessKey(digits), "", 2)
+	if err != nil || len(page.Items) == 0 {
+		return "", err
+	}
+	if len(page.Items) > 1 {
+		return "", &exit{code: exitError, err: fmt.Errorf("more than one work begins with %s", digits), hint: "give more digits"}
+	}
+	return plan.Digest(strings.TrimPrefix(page.Items[0].Key, record.WitnessPrefix)), nil
 }
 
 func (e env) logger() *slog.Logger {

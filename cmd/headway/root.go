@@ -24,7 +24,7 @@ func newRoot(e env) *cobra.Command {
 			root.AddCommand(c)
 		}
 	}
-	group("files", newInit(e), newValidate(e), newPlan(e), newSchema(e))
+	group("files", newInit(e), newValidate(e), newPlan(e), newSchema(e), newWheel(e))
 	group("act", newApply(e), newWatch(e), newRevoke(e), newRelease(e))
 	group("look", newStatus(e), newLog(e, true), newLog(e, false), newExplain(e), newFetch(e), newDoctor(e))
 	group("more", newDemo(e), newAgent(e))

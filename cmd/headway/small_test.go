@@ -133,19 +133,19 @@ func TestNamed(t *testing.T) {
 	p := &project{plan: &plan.Plan{Jobs: []plan.Job{{Name: "new", Work: a}, {Name: "same", Work: a}}}}
 	accepted := &plan.Accepted{Jobs: []plan.AcceptedJob{{Name: "old", Work: b}, {Name: "same", Work: b}}}
 	for name, want := range map[string]plan.Digest{"new": a, "old": b, "same": b, "bbbbbb": b, string(a): a} {
-		if _, work, err := p.named(name, accepted); err != nil || work != want {
+		if _, work, err := p.named(t.Context(), nil, name, accepted); err != nil || work != want {
 			t.Errorf("%s: %s, %v; want %s", name, work.Short(), err, want.Short())
 		}
 	}
 	for _, name := range []string{"nobody", "bbbbb", "cccccc", ""} {
-		_, _, err := p.named(name, accepted)
+		_, _, err := p.named(t.Context(), nil, name, accepted)
 		x, ok := errors.AsType[*exit](err)
 		if !ok || x.hint != "known jobs: new, old, same" {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	p.plan = &plan.Plan{}
-	if _, _, err := p.named("x", nil); err == nil || !strings.Contains(err.(*exit).hint, "no jobs") {
+	if _, _, err := p.named(t.Context(), nil, "x", nil); err == nil || !strings.Contains(err.(*exit).hint, "no jobs") {
 		t.Errorf("an empty plan: %v", err)
 	}
 }

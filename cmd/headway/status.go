@@ -59,9 +59,12 @@ func newStatus(e env) *cobra.Command {
 					return err
 				}
 				past.fill(c.Context(), doc)
+				if err := p.reasons(c.Context(), r, doc); err != nil {
+					return err
+				}
 				if len(args) == 1 {
 					if doc.Jobs = only(doc.Jobs, args[0]); len(doc.Jobs) == 0 {
-						_, _, err := p.named(args[0], nil)
+						_, _, err := p.named(c.Context(), nil, args[0], nil)
 						return err
 					}
 				}
@@ -123,6 +126,33 @@ func status(ctx context.Context, p *project, r *reconcile.Reconciler) (*statusDo
 		}
 	}
 	return doc, nil
+}
+
+// reasons adds what a pass that writes nothing says: why a job waits, and the works that left the plan and still run.
+func (p *project) reasons(ctx context.Context, r *reconcile.Reconciler, doc *statusDoc) error {
+	accepted, err := r.Accepted(ctx, p.plan.Config.Name)
+	if err != nil || accepted == nil {
+		return err
+	}
+	report, err := p.rehearse(ctx, r, accepted)
+	if err != nil {
+		return err
+	}
+	row := map[string]int{}
+	for i := range doc.Jobs {
+		row[doc.Jobs[i].Work] = i
+	}
+	for _, a := range report.Actions {
+		i, known := row[string(a.Work)]
+		switch state := report.States[a.Work].State; {
+		case known && doc.Jobs[i].Reason == "" && state != plan.StateHeld && state != plan.StateFinished:
+			doc.Jobs[i].Reason = a.Reason
+		case !known && (state == plan.StateHeld || state == plan.StateClaimed) && a.Kind != reconcile.Launch:
+			row[string(a.Work)] = len(doc.Jobs)
+			doc.Jobs = append(doc.Jobs, statusRow{Job: a.Job, Group: a.Job, Work: string(a.Work), State: state, Dispatch: a.Dispatch, Platform: a.Platform, Reason: a.Reason})
+		}
+	}
+	return nil
 }
 
 func only(rows []statusRow, name string) []statusRow {

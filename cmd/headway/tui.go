@@ -5,6 +5,7 @@ package main
 // machine that is not ours is escaped before it reaches a terminal. Colours only where env.color says so.
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -64,14 +65,23 @@ func clean(s string) string {
 
 // table writes rows with aligned columns; the first row is the heading.
 func table(w io.Writer, rows [][]string) error {
-	tw := tabwriter.NewWriter(w, 2, 0, 2, ' ', 0)
+	var b bytes.Buffer
+	tw := tabwriter.NewWriter(&b, 2, 0, 2, ' ', 0)
 	for _, r := range rows {
-		for i := range r {
-			r[i] = runners.Sanitize([]byte(r[i]))
+		for _, cell := range r { // every cell ends with a tab: a row of empty ones would break the columns of its neighbours
+			fmt.Fprint(tw, runners.Sanitize([]byte(cell)), "\t")
 		}
-		fmt.Fprintln(tw, strings.TrimRight(strings.Join(r, "\t"), "\t "))
+		fmt.Fprintln(tw)
 	}
-	return tw.Flush()
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	for line := range strings.Lines(b.String()) {
+		if _, err := fmt.Fprintln(w, strings.TrimRight(line, " \n")); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // printJSON writes one indented JSON document.
