@@ -117,3 +117,20 @@ func TestAnAttemptWithoutARecordIsChargedOnce(t *testing.T) {
 		}
 	})
 }
+
+// The account of a worker that was written off comes late: the same reconciler still takes it in.
+func TestALateAccountIsTakenIn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, rigConfig{script: "worker * hang 1"})
+		j := job("a", func(j *plan.Job) { j.Limits.Retries = 0 })
+		rec, d := r.reconciler(nil), r.desired("c1", j)
+		rep := r.until(rec, d, time.Hour, stateIs(j.Work, plan.StateFailed))
+		if s := rep.States[j.Work]; !strings.Contains(s.Reason, "its machine is gone, or") {
+			t.Errorf("reason %q", s.Reason)
+		}
+		r.ends(j.Work, "no_step")
+		if s := r.pass(rec, d).States[j.Work]; !strings.Contains(s.Reason, neverSaid) || strings.Contains(s.Reason, "machine is gone") {
+			t.Errorf("with its account: reason %q", s.Reason)
+		}
+	})
+}
