@@ -1,7 +1,7 @@
 // Package plan is what people commit: the YAML files at one Git commit, read strictly, turned into jobs with a
 // content-addressed identity, checked, ordered, and held against what was observed.
 //
-// It is pure: no network, no clock, no goroutine, no environment. Everything it reads comes through [Tree], so a
+// It is pure: no network, no clock, no environment, and no goroutine that outlives a call. Everything it reads comes through [Tree], so a
 // commit in a bare repository, a work tree and a test fixture are the same to it. All problems of all files are
 // found in one run, each with file, line and column.
 package plan
