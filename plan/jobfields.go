@@ -93,7 +93,7 @@ var leaves = []leaf{
 		Doc: "What sort of host may run it: any machine, a data centre's, or only your own."},
 		func(j *Job) *string { return &j.Trust }, (*decoder).choice, putText),
 	row(Field{Name: "on_delete", Type: TypeText, Sort: Placement, Default: "drain", Example: "revoke", Allowed: onDeletes,
-		Doc: "What happens to running work when the job leaves the plan: drain stops after the next acknowledged milestone, revoke stops now, orphan lets it finish."},
+		Doc: "What happens to running work when the job leaves the plan: drain stops after the next acknowledged milestone (or when none comes for three intervals, ten minutes at least), revoke stops now, orphan lets it finish."},
 		func(j *Job) *OnDelete { return &j.OnDelete },
 		func(d *decoder, n *node, f *Field) (OnDelete, bool) { s, ok := d.choice(n, f); return OnDelete(s), ok },
 		func(b []byte, v OnDelete) []byte { return putText(b, string(v)) }),

@@ -168,11 +168,12 @@ func (a Attempt) class() string {
 
 // Need is one input of a work.
 type Need struct {
-	Job      string
-	Work     plan.Digest
-	Finished bool
-	Exit     int
-	Failed   string // why it never will finish, or ""
+	Job       string
+	Work      plan.Digest
+	Finished  bool
+	Exit      int
+	Failed    string // why it never will finish, or ""
+	Suspended bool   // nothing of it runs, and nothing is launched until the plan says so
 }
 
 // Rung is one platform of a ladder as it stands now.
@@ -259,6 +260,9 @@ func needs(a Action, f Facts) (Action, bool) {
 			return a, true
 		case n.Failed != "":
 			a.Kind, a.Reason = Blocked, fmt.Sprintf("needs %s, which failed: %s", n.Job, n.Failed)
+			return a, true
+		case n.Suspended:
+			a.Kind, a.Reason = Blocked, fmt.Sprintf("needs %s, which is suspended", n.Job)
 			return a, true
 		default:
 			missing = append(missing, n.Job)

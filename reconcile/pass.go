@@ -180,7 +180,7 @@ func (p *pass) facts(t *target) Facts {
 			n.Finished, n.Exit = s.lease.State == witness.Finished, s.lease.Exit
 		}
 		if !n.Finished {
-			n.Failed = p.stuck(in.Work)
+			n.Failed, n.Suspended = p.stuck(in.Work), p.suspended(in.Work)
 		}
 		f.Inputs = append(f.Inputs, n)
 	}
@@ -204,6 +204,12 @@ func (p *pass) stuck(w plan.Digest) string {
 		}
 	}
 	return p.memo[w]
+}
+
+// suspended reports whether nothing of a work runs and its job says suspend.
+func (p *pass) suspended(w plan.Digest) bool {
+	t, s := p.byWork[w], p.world.works[w]
+	return t != nil && t.job != nil && t.job.Suspend && (s == nil || s.lease.State != witness.Held)
 }
 
 func (t *target) blockedByInput(a Action) bool { return strings.HasPrefix(a.Reason, "needs ") }
