@@ -126,6 +126,9 @@ func (w *watcher) run(ctx context.Context, once bool) error {
 				}
 			}
 		}
+		if once && w.loop == nil {
+			return &exit{code: exitError, err: fmt.Errorf("no plan could be read, so nothing will ever be done"), hint: "what is wrong stands above; without --once-done the loop goes on looking"}
+		}
 		if err := pause(ctx, next); err != nil {
 			return err
 		}
