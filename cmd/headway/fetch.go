@@ -19,28 +19,17 @@ func newFetch(e env) *cobra.Command {
 	c := &cobra.Command{Use: "fetch JOB", Short: "downloads a finished job's result, every byte verified", Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx := c.Context()
-			p, err := readProject(ctx, e.at(c), "")
+			op, err := openNamed(ctx, e.at(c), args[0])
 			if err != nil {
 				return err
 			}
-			r, b, err := p.reader(ctx)
-			if err != nil {
-				return err
-			}
-			accepted, err := r.Accepted(ctx, p.plan.Config.Name)
-			if err != nil {
-				return err
-			}
-			job, work, err := p.named(ctx, b, args[0], accepted)
-			if err != nil {
-				return err
-			}
+			job, work, b := op.job, op.work, op.b
 			status, err := runners.Dispatcher{Bucket: b}.Status(ctx, string(work))
 			if err != nil {
 				return err
 			}
 			if status.Phase != runners.PhaseFinished || status.Witness == nil || status.Witness.Record.State != witness.Finished {
-				world, err := r.Observe(ctx, []plan.Digest{work}, p.plan.Jobs)
+				world, err := op.r.Observe(ctx, []plan.Digest{work}, op.p.plan.Jobs)
 				if err != nil {
 					return err
 				}

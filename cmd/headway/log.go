@@ -21,19 +21,7 @@ func newLog(e env, program bool) *cobra.Command {
 	c := &cobra.Command{Use: use, Short: short, Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx := c.Context()
-			p, err := readProject(c.Context(), e.at(c), "")
-			if err != nil {
-				return err
-			}
-			r, b, err := p.reader(ctx)
-			if err != nil {
-				return err
-			}
-			accepted, err := r.Accepted(ctx, p.plan.Config.Name)
-			if err != nil {
-				return err
-			}
-			_, work, err := p.named(ctx, b, args[0], accepted)
+			op, err := openNamed(ctx, e.at(c), args[0])
 			if err != nil {
 				return err
 			}
@@ -41,13 +29,13 @@ func newLog(e env, program bool) *cobra.Command {
 			if err != nil {
 				return &exit{code: exitError, err: err, hint: "a place is ATTEMPT:BYTES as --from of an earlier call printed it, for example 2:12345"}
 			}
-			d := runners.Dispatcher{Bucket: b}
+			d := runners.Dispatcher{Bucket: op.b}
 			read := d.Log
 			if !program {
 				read = d.Events
 			}
 			for {
-				chunk, err := read(ctx, string(work), cursor)
+				chunk, err := read(ctx, string(op.work), cursor)
 				if errors.Is(err, ctx.Err()) && ctx.Err() != nil {
 					return nil
 				}

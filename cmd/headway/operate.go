@@ -8,25 +8,27 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headway-run/headway/plan"
+	"github.com/headway-run/headway/reconcile"
 	"github.com/headway-run/headway/runners"
 	"github.com/headway-run/headway/runners/bucket"
 )
 
-// operation is what revoke and release share: a writing store and the work that a person named.
+// operation is a verb about one work that a person named: what it looks at, and for revoke and release a writing store.
 type operation struct {
 	p    *project
+	r    *reconcile.Reconciler // looks, never acts
 	b    bucket.Bucket
-	url  string
 	job  string
 	work plan.Digest
 }
 
-func openOperation(ctx context.Context, e env, name string) (*operation, error) {
+// openNamed opens the project for reading and finds the work.
+func openNamed(ctx context.Context, e env, name string) (*operation, error) {
 	p, err := readProject(ctx, e, "")
 	if err != nil {
 		return nil, err
 	}
-	r, read, err := p.reader(ctx)
+	r, b, err := p.reader(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -34,12 +36,18 @@ func openOperation(ctx context.Context, e env, name string) (*operation, error) 
 	if err != nil {
 		return nil, err
 	}
-	job, work, err := p.named(ctx, read, name, accepted)
+	job, work, err := p.named(ctx, b, name, accepted)
+	return &operation{p: p, r: r, b: b, job: job, work: work}, err
+}
+
+// openOperation is openNamed with a store that takes writes.
+func openOperation(ctx context.Context, e env, name string) (*operation, error) {
+	op, err := openNamed(ctx, e, name)
 	if err != nil {
 		return nil, err
 	}
-	b, url, err := p.openStore(ctx, true)
-	return &operation{p: p, b: b, url: url, job: job, work: work}, err
+	op.b, _, err = op.p.openStore(ctx, true)
+	return op, err
 }
 
 func newRevoke(e env) *cobra.Command {
