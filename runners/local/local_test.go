@@ -51,6 +51,9 @@ func agent(mode string) int {
 		}
 	case "stubborn":
 		signal.Ignore(syscall.SIGTERM)
+		if err := os.WriteFile(os.Getenv("HEADWAY_SCRATCH")+"/deaf", nil, 0o600); err != nil {
+			return 1
+		}
 	case "tree":
 		signal.Ignore(syscall.SIGTERM)
 		child := exec.Command(os.Args[0], "agent")
@@ -252,6 +255,10 @@ func TestReleaseThatIsCutShortIsPending(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	until(t, "it ignores SIGTERM", func() bool {
+		deaf, err := filepath.Glob(filepath.Join(g.scratch, "here", "run", "*", "deaf"))
+		return err == nil && len(deaf) == 1
+	})
 	began, asked := time.Now(), 0
 	until(t, "it is closed", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
