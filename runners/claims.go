@@ -18,6 +18,7 @@ type Dispatch struct {
 	Claim   record.Claim
 	Receipt *record.Receipt // nil: none yet, or the dispatcher died between claim and receipt
 	Release *record.Release // the last answer to "is it closed?"; nil: never asked
+	Refusal *record.Refusal // nil: none; why its worker left before it took the lease
 	Answers int64           // how many release answers there are
 	// Bad says why a record of this number could not be read (foreign or damaged bytes); such a record counts as
 	// present and is not interpreted. Empty: all are well.
@@ -62,6 +63,9 @@ func LastDispatch(ctx context.Context, b bucket.Bucket, work string, known int64
 		at, _, err := next(probe, 1)
 		if err != nil {
 			return 0, err
+		}
+		if at >= MaxDispatch {
+			return at, nil // of a stranger's key: there is none behind the last
 		}
 		if at > 0 {
 			low = at
@@ -143,6 +147,8 @@ func (e *Dispatch) seen(work string, p record.ParsedKey) {
 		e.Answers = max(e.Answers, k)
 	case p.Rest == "receipt.json":
 		e.Receipt = &record.Receipt{}
+	case p.Rest == "refused.json":
+		e.Refusal = &record.Refusal{}
 	case p.Rest == "json":
 		e.Claim.Work = work
 	default:
@@ -185,6 +191,13 @@ func (d Dispatcher) read(ctx context.Context, work string, e *Dispatch) error {
 	if e.Receipt != nil {
 		if err := get(record.ReceiptKey(work, e.N), e.Receipt, func() bool {
 			return e.Receipt.Work == work && e.Receipt.Dispatch == e.N && e.Receipt.Protocol <= record.Protocol
+		}); err != nil {
+			return err
+		}
+	}
+	if e.Refusal != nil {
+		if err := get(record.RefusalKey(work, e.N), e.Refusal, func() bool {
+			return e.Refusal.Work == work && e.Refusal.Dispatch == e.N && e.Refusal.Protocol <= record.Protocol
 		}); err != nil {
 			return err
 		}

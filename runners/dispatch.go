@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/headway-run/headway/runners/bucket"
@@ -16,6 +17,12 @@ import (
 // called from any goroutine. No lock is held while a platform is called.
 type Dispatcher struct {
 	Bucket bucket.Bucket
+	// Until is how long what the orders rest on may be believed, by this process' clocks; zero: for ever. After it Launch
+	// claims nothing, and neither Launch nor Release asks a platform: they answer *Late. A process that is stopped for an
+	// hour, at whatever instruction, so finds out before it spends anything, but for the instant between this look at the
+	// clock and the call itself. What comes of that is what a launch that starts late comes to: its worker meets a lease
+	// that is held, finished or barred, and the machine is one that no lease explains, until it is released.
+	Until time.Time
 }
 
 // Bounds on what a platform's answer may carry into the store.
@@ -39,34 +46,43 @@ type Launched struct {
 	// Receipt is what was written (or should have been, see Noted) beside the claim; nil when nothing was asked.
 	Receipt *record.Receipt
 	// Err is nil when the platform took the launch. Otherwise it is or wraps a *Failure (the platform's answer, or
-	// SpawnedElsewhere when the claim was lost), or is an error of the store from before the call.
+	// SpawnedElsewhere when the claim was lost), a *Late, or an error of the store from before the call.
 	Err error
 	// Noted is nil unless the receipt could not be written after the call.
 	Noted error
 }
 
-// Launch starts orders on one platform in one call of its runner: for each, in this order, the spec is created if
-// absent, then the claim; only those whose claim is ours go to the runner, all together; then each gets its receipt.
-// The answers are in the order of the orders and as many.
+// Launch starts orders on one platform in one call of its runner: for each the spec is created if absent, then the claim,
+// side by side; only those whose claim is ours go to the runner, all together and in this order; then each gets its
+// receipt. The answers are in the order of the orders and as many.
 //
-// Guaranteed: the platform is never called for a dispatch number whose claim is not known to be ours; a panic or a
-// malformed answer of the runner is a ProtocolError and nothing worse. Not guaranteed: that a receipt exists after a
+// Guaranteed: the platform is never called for a dispatch number whose claim is not known to be ours, nor once Until has
+// passed; a panic or a malformed answer of the runner is a ProtocolError and nothing worse. Not guaranteed: that a receipt exists after a
 // crash between call and receipt, nor that nothing was started when the class is Unreachable or ProtocolError.
 func (d Dispatcher) Launch(ctx context.Context, r Runner, orders []Launch) []Launched {
 	out := make([]Launched, len(orders))
-	var ours []int
-	for i, o := range orders {
+	most := AskCapacity(r)
+	sideBySide(len(orders), func(i int) {
+		o := orders[i]
 		out[i] = Launched{Work: o.Work, Dispatch: o.Dispatch}
-		if n := r.Capacity(); len(orders) > max(n, 1) {
-			out[i].Err = fmt.Errorf("%d launches in one call, platform %s takes %d: split them", len(orders), o.Claim.Platform, max(n, 1))
-			continue
+		if len(orders) > most {
+			out[i].Err = fmt.Errorf("%d launches in one call, platform %s takes %d: split them", len(orders), o.Claim.Platform, most)
+			return
 		}
-		if err := d.claim(ctx, o); err != nil {
-			out[i].Err = err
-			continue
+		out[i].Err = d.claim(ctx, o)
+		out[i].Claimed = out[i].Err == nil
+	})
+	var ours []int
+	for i := range out {
+		if out[i].Claimed {
+			ours = append(ours, i)
 		}
-		out[i].Claimed = true
-		ours = append(ours, i)
+	}
+	if Passed(d.Until) { // the last look before the call: whoever claimed an hour ago has been replaced by now
+		for _, i := range ours {
+			out[i].Err = &Late{Op: "launch", Claimed: true}
+		}
+		return out
 	}
 	if len(ours) == 0 {
 		return out
@@ -76,18 +92,49 @@ func (d Dispatcher) Launch(ctx context.Context, r Runner, orders []Launch) []Lau
 		jobs = append(jobs, orders[i])
 	}
 	receipts, err := callLaunch(ctx, r, jobs)
-	for k, i := range ours {
+	sideBySide(len(ours), func(k int) {
+		i := ours[k]
 		rec := record.Receipt{Protocol: record.Protocol, Work: jobs[k].Work, Dispatch: jobs[k].Dispatch,
 			Nonce: jobs[k].Claim.Nonce, OK: err == nil, Time: time.Now().UTC().Format(time.RFC3339)}
 		if err == nil {
-			rec.Handle, rec.Text = receipts[k].Handle, Bound(receipts[k].Text, maxText)
+			rec.Handle, rec.Text, rec.Outlives = receipts[k].Handle, Bound(receipts[k].Text, maxText), receipts[k].Outlives
+			rec.Price, rec.Text = priced(receipts[k].Price, rec.Text)
 		} else {
 			rec.Class, rec.Text = string(ClassOf(err)), Bound(err.Error(), maxText)
 		}
+		if len(ours) > 1 {
+			rec.Jobs, rec.Share = len(ours), share(jobs, k)
+		}
 		out[i].Err, out[i].Receipt = err, &rec
 		out[i].Noted = d.note(ctx, rec)
-	}
+	})
 	return out
+}
+
+// share is the part of a launch's cards that its k-th job computes on; 0: all compute on equally many.
+func share(jobs []Launch, k int) float64 {
+	sum, equal := 0, true
+	for _, j := range jobs {
+		sum += max(j.Cards, 1)
+		equal = equal && max(j.Cards, 1) == max(jobs[k].Cards, 1)
+	}
+	if equal {
+		return 0
+	}
+	return float64(max(jobs[k].Cards, 1)) / float64(sum)
+}
+
+// sideBySide calls f for 0 … n-1 at once, and returns when all are done. A launch carries few jobs.
+func sideBySide(n int, f func(int)) {
+	if n == 1 {
+		f(0)
+		return
+	}
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { f(i) })
+	}
+	wg.Wait()
 }
 
 // claim writes the spec and the claim of one order. nil: the claim is ours.
@@ -101,6 +148,9 @@ func (d Dispatcher) claim(ctx context.Context, o Launch) error {
 	body, err := record.Encode(o.Claim)
 	if err != nil {
 		return err
+	}
+	if Passed(d.Until) {
+		return &Late{Op: "launch"}
 	}
 	var other record.Claim
 	won, err := create(ctx, d.Bucket, record.ClaimKey(o.Work, o.Dispatch), body, func(b []byte) bool {
@@ -154,9 +204,15 @@ func callLaunch(ctx context.Context, r Runner, jobs []Launch) (receipts []Receip
 	if len(receipts) != len(jobs) {
 		return nil, garbage(platform, "launch", fmt.Errorf("%d receipts for %d launches", len(receipts), len(jobs)))
 	}
+	seen := map[string]bool{}
 	for _, rc := range receipts {
 		if err := checkHandle(rc.Handle); err != nil {
 			return nil, garbage(platform, "launch", err)
+		}
+		if h := string(compact(rc.Handle)); seen[h] {
+			return nil, garbage(platform, "launch", fmt.Errorf("two jobs of one launch with the handle %q: the release of one would end the other", Bound(h, 200)))
+		} else {
+			seen[h] = true
 		}
 	}
 	return receipts, nil
@@ -176,7 +232,7 @@ func checkHandle(h json.RawMessage) error {
 
 func panicked(platform, op string, p any) *Failure {
 	return &Failure{Class: ProtocolError, Platform: platform, Op: op, Hint: ProtocolError.Advice(),
-		Raw: Bound(string(debug.Stack()), maxRaw), Err: fmt.Errorf("the runner panicked: %s", Bound(fmt.Sprint(p), maxText))}
+		Stack: Bound(string(debug.Stack()), maxRaw), Err: fmt.Errorf("the runner panicked: %s", Bound(fmt.Sprint(p), maxText))}
 }
 
 func garbage(platform, op string, err error) *Failure {

@@ -3,6 +3,7 @@ package runners
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -41,7 +42,8 @@ type Failure struct {
 	Op       string    // launch, release, list
 	Until    time.Time // QuotaExhausted: when it resets
 	Hint     string    // what to do next, for people
-	Raw      string    // the platform's own words, bounded; hostile text
+	Raw      string    // the platform's own words, bounded; hostile text. Error quotes the first line of it, unless Err says it
+	Stack    string    // of a runner that panicked, for the log
 	Err      error
 }
 
@@ -50,8 +52,9 @@ func (f *Failure) Error() string {
 	if f.Err != nil {
 		s += ": " + f.Err.Error()
 	}
-	if f.Raw != "" {
-		s += fmt.Sprintf(": %q", f.Raw)
+	first, _, _ := strings.Cut(strings.TrimSpace(f.Raw), "\n")
+	if first = strings.TrimSpace(first); first != "" && !strings.Contains(s, Bound(first, maxText)) {
+		s += fmt.Sprintf(": %q", Bound(first, maxText))
 	}
 	hint := f.Hint
 	if hint == "" {

@@ -11,6 +11,7 @@ import (
 	"go/token"
 	"io"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,6 +28,7 @@ const work = "5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a"
 // store is a store with hooks around its writes and a count of its requests.
 type store struct {
 	bucket.Bucket
+	mu    sync.Mutex // the claims of one launch are written side by side
 	put   func(key string, next func() (bucket.Version, error)) (bucket.Version, error)
 	list  func(next func() (*bucket.Page, error)) (*bucket.Page, error)
 	gets  int
@@ -36,8 +38,14 @@ type store struct {
 
 func newStore() *store { return &store{Bucket: mem.New()} }
 
+func (s *store) count(n *int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	*n++
+}
+
 func (s *store) Put(ctx context.Context, key string, b bucket.Body, c bucket.Cond) (bucket.Version, error) {
-	s.puts++
+	s.count(&s.puts)
 	next := func() (bucket.Version, error) { return s.Bucket.Put(ctx, key, b, c) }
 	if s.put != nil {
 		return s.put(key, next)
@@ -46,12 +54,12 @@ func (s *store) Put(ctx context.Context, key string, b bucket.Body, c bucket.Con
 }
 
 func (s *store) Get(ctx context.Context, key string, r bucket.Range) (*bucket.Object, error) {
-	s.gets++
+	s.count(&s.gets)
 	return s.Bucket.Get(ctx, key, r)
 }
 
 func (s *store) List(ctx context.Context, prefix, after string, limit int) (*bucket.Page, error) {
-	s.lists++
+	s.count(&s.lists)
 	next := func() (*bucket.Page, error) { return s.Bucket.List(ctx, prefix, after, limit) }
 	if s.list != nil {
 		return s.list(next)
@@ -206,6 +214,46 @@ func TestPartOfALaunchIsClaimedElsewhere(t *testing.T) {
 	}
 }
 
+// The jobs of one launch share its answer, each beside its own claim: how many they were, and what went wrong. A handle that
+// stands for two of them is a breach: the release of one would end the other.
+func TestALaunchOfSeveral(t *testing.T) {
+	own := func(_ context.Context, jobs []runners.Launch) (out []runners.Receipt, err error) {
+		for i := range jobs {
+			out = append(out, runners.Receipt{Handle: json.RawMessage(fmt.Sprintf(`{"pid":%d}`, i+1))})
+		}
+		return out, nil
+	}
+	refuses := func(context.Context, []runners.Launch) ([]runners.Receipt, error) {
+		return nil, &runners.Failure{Class: runners.NoSlots, Err: errors.New("one of two was refused")}
+	}
+	for name, tc := range map[string]struct {
+		launch func(context.Context, []runners.Launch) ([]runners.Receipt, error)
+		class  runners.Class
+	}{"taken": {own, ""}, "one refused": {refuses, runners.NoSlots}, "one handle for both": {takes, runners.ProtocolError}} {
+		s := newStore()
+		works := []string{work, record.Hash([]byte("another")), record.Hash([]byte("a third"))}
+		var orders []runners.Launch
+		for _, w := range works {
+			orders = append(orders, orderOf(w, 1))
+		}
+		var at []string
+		out := runners.Dispatcher{Bucket: s}.Launch(t.Context(), fake{capacity: 3, launch: func(ctx context.Context, jobs []runners.Launch) ([]runners.Receipt, error) {
+			for _, j := range jobs {
+				at = append(at, j.Work)
+			}
+			return tc.launch(ctx, jobs)
+		}}, orders)
+		if diff := cmp.Diff(works, at); diff != "" {
+			t.Errorf("%s: what the platform was asked for (-want +got):\n%s", name, diff)
+		}
+		for i, o := range out {
+			if !o.Claimed || o.Noted != nil || o.Receipt == nil || o.Receipt.Jobs != 3 || o.Receipt.Work != works[i] || o.Receipt.Class != string(tc.class) || o.Receipt.OK != (tc.class == "") {
+				t.Errorf("%s: %+v %+v", name, o, o.Receipt)
+			}
+		}
+	}
+}
+
 func TestBreachesOfTheContract(t *testing.T) {
 	one := []runners.Receipt{{Handle: json.RawMessage(`{}`)}}
 	for name, tc := range map[string]struct {
@@ -244,7 +292,7 @@ func TestAPanicIsAFailure(t *testing.T) {
 	}, release: func(json.RawMessage) (runners.Release, error) { panic("boo") }}
 	out := d.Launch(t.Context(), r, []runners.Launch{order(1)})
 	f, ok := errors.AsType[*runners.Failure](out[0].Err)
-	if !ok || f.Class != runners.ProtocolError || !strings.Contains(f.Error(), "index out of range") || !strings.Contains(f.Raw, "launch_test.go") {
+	if !ok || f.Class != runners.ProtocolError || !strings.Contains(f.Error(), "index out of range") || !strings.Contains(f.Stack, "launch_test.go") {
 		t.Errorf("%v", out[0].Err)
 	}
 	put(t, d.Bucket, record.ReceiptKey(work, 1), record.Receipt{Protocol: 1, Work: work, Dispatch: 1, OK: true, Handle: json.RawMessage(`{}`)})

@@ -31,14 +31,15 @@ type NoClaim struct {
 }
 
 func (e *NoClaim) Error() string {
-	return fmt.Sprintf("work %s has no dispatch %d: see which it has with headway status --all", short(e.Work), e.Dispatch)
+	return fmt.Sprintf("work %s has no dispatch %d: headway explain %s lists those that it has", short(e.Work), e.Dispatch, short(e.Work))
 }
 
 // Release asks the platform of one dispatch to end it and keeps the answer beside the claim, when it says more than
-// the last one did. Closed is kept as the last word: it is not asked again. It never answers more than is known:
-// an error of the platform, a dispatch that no listing shows, or a platform that cannot list is Pending, for as long
-// as it takes. err is a *Failure when the platform could not be asked (the answer is then Pending), a *NoClaim, or an
-// error of the store.
+// the last one did. Closed is kept as the last word, unless the platform itself still lists the launch: it is asked again
+// only then. It never answers more than is known:
+// an error of the platform (also one of its list: what the receipt names is told to end all the same), a dispatch that no
+// listing shows, or a platform that cannot list is Pending, for as long as it takes. err is a *Failure when the platform could not be asked (the answer is then Pending), a *NoClaim, a *Late,
+// or an error of the store.
 func (d Dispatcher) Release(ctx context.Context, r Runner, work string, dispatch int64) (Release, error) {
 	list, err := d.ReadClaims(ctx, work, dispatch-1, 1)
 	if err != nil {
@@ -48,10 +49,10 @@ func (d Dispatcher) Release(ctx context.Context, r Runner, work string, dispatch
 		return Release{}, &NoClaim{Work: work, Dispatch: dispatch}
 	}
 	e := list[0]
-	if e.Release != nil && e.Release.Settlement == Closed.String() {
+	if e.Release != nil && e.Release.Settlement == Closed.String() && !listed(ctx, r, e, work) {
 		return Release{Settlement: Closed, Text: "closed before: " + e.Release.Text}, nil
 	}
-	answer, err := ask(ctx, r, e, work)
+	answer, err := d.ask(ctx, r, e, work)
 	if err != nil {
 		return Release{Settlement: Pending, Text: "the platform could not be asked; it is asked again"}, err
 	}
@@ -59,15 +60,18 @@ func (d Dispatcher) Release(ctx context.Context, r Runner, work string, dispatch
 }
 
 // ask finds the launches of a dispatch and releases all of them; the least settled answer is the answer.
-func ask(ctx context.Context, r Runner, e Dispatch, work string) (Release, error) {
+func (d Dispatcher) ask(ctx context.Context, r Runner, e Dispatch, work string) (Release, error) {
+	if Passed(d.Until) {
+		return Release{}, &Late{Op: "release"}
+	}
 	platform := e.Claim.Platform
 	var handles []json.RawMessage
 	if e.Receipt != nil && e.Receipt.OK {
 		handles = append(handles, compact(e.Receipt.Handle))
 	}
-	listed, canList, err := running(ctx, r, platform)
-	if err != nil { // with a list that failed a twin could be missed: nothing may be called closed
-		return Release{}, err
+	listed, canList, unlisted := running(ctx, r, platform)
+	if unlisted != nil && len(handles) == 0 {
+		return Release{}, unlisted
 	}
 	for _, l := range listed { // a launch may have started twice, or without a receipt
 		if l.Work == work && l.Dispatch == e.N && !slices.ContainsFunc(handles, func(h json.RawMessage) bool { return string(h) == string(compact(l.Handle)) }) {
@@ -85,6 +89,9 @@ func ask(ctx context.Context, r Runner, e Dispatch, work string) (Release, error
 	}
 	out := Release{Settlement: Closed}
 	for _, h := range handles {
+		if Passed(d.Until) {
+			return Release{}, &Late{Op: "release"}
+		}
 		a, err := callRelease(ctx, r, platform, h)
 		if err != nil {
 			return Release{}, err
@@ -95,7 +102,16 @@ func ask(ctx context.Context, r Runner, e Dispatch, work string) (Release, error
 			out = a
 		}
 	}
+	if unlisted != nil { // what is known was told to end, and a twin could be missed: nothing may be called closed
+		return Release{}, unlisted
+	}
 	return out, nil
+}
+
+// listed reports whether the platform itself says that a dispatch still runs.
+func listed(ctx context.Context, r Runner, e Dispatch, work string) bool {
+	list, _, err := running(ctx, r, e.Claim.Platform)
+	return err == nil && slices.ContainsFunc(list, func(l Running) bool { return l.Work == work && l.Dispatch == e.N })
 }
 
 // compact is a handle without the blanks that a record puts into it, so that two can be compared.

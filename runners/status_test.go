@@ -249,6 +249,22 @@ func TestReleaseSaysNoMoreThanIsKnown(t *testing.T) {
 	}
 }
 
+// What a receipt names is told to end also while its platform cannot list: a list that stays broken must not keep a
+// machine for ever. It is not called closed, since a twin could be missed.
+func TestReleaseAsksThoughTheListIsBroken(t *testing.T) {
+	s := newStore()
+	launched(t, s, 1)
+	asked := 0
+	f := fake{release: func(json.RawMessage) (runners.Release, error) {
+		asked++
+		return runners.Release{Settlement: runners.Closed}, nil
+	}}
+	a, err := runners.Dispatcher{Bucket: s}.Release(t.Context(), lister{f, nil, &runners.Failure{Class: runners.Unreachable, Platform: "here"}}, work, 1)
+	if asked != 1 || a.Settlement != runners.Pending || runners.ClassOf(err) != runners.Unreachable {
+		t.Errorf("asked %d times, %+v, %v", asked, a, err)
+	}
+}
+
 // twin closes the launch of the receipt and not the other one.
 func twin() fake {
 	return fake{release: func(h json.RawMessage) (runners.Release, error) {

@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"hash/fnv"
 	"io"
-	"math/rand/v2"
 	"time"
 
 	"github.com/headway-run/headway/runners/bucket"
@@ -38,7 +38,7 @@ func create(ctx context.Context, b bucket.Bucket, key string, body []byte, mine 
 	var last error
 	for try := range createTries {
 		if try > 0 {
-			if err := pause(ctx, firstPause<<(try-1)); err != nil {
+			if err := pause(ctx, firstPause<<(try-1), body); err != nil {
 				return false, &Unsettled{Key: key, Err: last}
 			}
 		}
@@ -64,9 +64,13 @@ func create(ctx context.Context, b bucket.Bucket, key string, body []byte, mine 
 	return false, &Unsettled{Key: key, Err: last}
 }
 
-// pause waits about d (half to one and a half of it), or until ctx ends.
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d/2 + rand.N(d))
+// pause waits about d (half to one and a half of it), or until ctx ends. The jitter comes from the bytes that are
+// written: most hold a random nonce, so no two writers beat in phase, and a run with seeded nonces repeats itself.
+func pause(ctx context.Context, d time.Duration, seed []byte) error {
+	h := fnv.New64a()
+	_, _ = h.Write(seed)
+	_, _ = fmt.Fprint(h, d)
+	t := time.NewTimer(d/2 + time.Duration(h.Sum64()%uint64(d)))
 	defer t.Stop()
 	select {
 	case <-ctx.Done():

@@ -11,12 +11,25 @@ import (
 // maxLine is how many bytes of one line Sanitize shows.
 const maxLine = 4 << 10
 
+// plain reports whether a text is printable ASCII and nothing else, as nearly all are.
+func plain(line []byte) bool {
+	for _, c := range line {
+		if c < ' ' || c > '~' {
+			return false
+		}
+	}
+	return true
+}
+
 // Sanitize makes a line of hostile bytes printable on a terminal: every character that is not visible text, a space
 // or a tab is written as an escape (so no control sequence, no carriage return, no direction override and no
 // invalid UTF-8 gets through), and what lies beyond 4 KiB is replaced by its length. It is for people and is not
 // reversible. A final newline is dropped.
 func Sanitize(line []byte) string {
 	line = trimNewline(line)
+	if len(line) <= maxLine && plain(line) {
+		return string(line)
+	}
 	rest := 0
 	if len(line) > maxLine {
 		cut := maxLine

@@ -25,6 +25,7 @@ type Config struct {
 	Environ  []string      // the agent's own environment: the program gets it without HEADWAY_STORE and store keys
 	Guard    []string      // command that runs Guard in this binary, for example {"/proc/self/exe", "guard"}; required
 	Log      *slog.Logger  // nil: nothing is said
+	Inside   *Inside       // simulations and tests: the program runs in this process, and Guard is not needed; nil: as a process
 
 	cgroup string // tests: stands for /sys/fs/cgroup
 }
@@ -49,5 +50,5 @@ const (
 	CodeNothingToDo = 15 // finished already, running elsewhere, or below the floor: nothing was touched
 	CodeRefused     = 16 // this machine or this dispatch is not what was asked for
 	CodeStore       = 17 // the store gave no usable answer, or refuses for good; the lease, if any, runs out by itself
-	CodeDiskFull    = 18 // no space for code, inputs or the snapshot to resume from
+	CodeDiskFull    = 18 // no space for code, inputs or the snapshot to resume from, or the program says that there is none
 )

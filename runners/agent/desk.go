@@ -27,8 +27,10 @@ type desk struct {
 	mu       sync.Mutex
 	changed  chan struct{} // closed and renewed whenever something below changes
 	pace     pace
+	book     ledger
 	phase    phase
 	told     int64 // last step of this loop: it never goes back
+	counts   bool  // told is a number of this loop, and not yet where it begins
 	step     int64 // how far the attempt is: the last step told, the resumed one before that
 	ackAt    time.Time
 	lease    witness.Lease // as the store last acknowledged it
@@ -46,11 +48,14 @@ type desk struct {
 	named    int64 // highest milestone of this attempt that the witness names
 	markStep int64 // step and time of the last accepted milestone
 	markAt   time.Time
-	bytes    int64 // of the last milestone
-	began    bool  // the program was started
-	evident  bool  // a step, a phase or a milestone was seen
-	notice   int64 // accepted when the notice to leave came; -1: none came
+	bytes    int64         // of the last milestone
+	arrived  int64         // milestones that reached the store
+	carried  time.Duration // while they were on their way
+	began    bool          // the program was started
+	evident  bool          // a step, a phase or a milestone was seen
+	notice   int64         // accepted when the notice to leave came; -1: none came
 	lastWord string
+	lost     []record.Pointer // the newest accepted milestones that the witness will not name
 
 	row      int       // milestones in a row that failed to go up
 	rowSince time.Time // the first of them
@@ -75,7 +80,7 @@ func (e *ending) Error() string { return e.exit.Text }
 
 func newDesk(t record.Terms, say func(string, int64, string)) *desk {
 	return &desk{terms: t, say: say, mask: func(s string) string { return s }, wake: make(chan struct{}, 1), leave: make(chan struct{}), vain: make(chan struct{}), over: make(chan struct{}),
-		changed: make(chan struct{}), notice: -1, phase: startPhase(t), markAt: time.Now()}
+		changed: make(chan struct{}), notice: -1, phase: startPhase(t), markAt: time.Now(), book: newLedger(t, time.Now())}
 }
 
 // tell wakes everybody who waits for a change. The lock is held.
@@ -88,12 +93,29 @@ func (d *desk) tell() {
 func (d *desk) greet() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.told = 0
-	d.pace.pause(time.Now())
+	d.told, d.counts = 0, false
+	d.pause(time.Now())
+	d.book.greet(time.Now())
+}
+
+// pause says that what passed until now was no step: the loop stood at the agent's counter. The lock is held.
+func (d *desk) pause(now time.Time) {
+	d.pace.pause(now)
+	d.book.skip(now)
+}
+
+// stood is pause without the lock.
+func (d *desk) stood() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.pause(time.Now())
 }
 
 // stepped notes that n steps are finished; false when that goes back. It is the one-way path of a step: no I/O.
-func (d *desk) stepped(n int64) bool {
+func (d *desk) stepped(n int64) bool { return d.steppedWith(n, outlay{}) }
+
+// steppedWith is stepped with what the program says of its time.
+func (d *desk) steppedWith(n int64, s outlay) bool {
 	now := time.Now()
 	d.mu.Lock()
 	if n < d.told {
@@ -101,8 +123,20 @@ func (d *desk) stepped(n int64) bool {
 		return false
 	}
 	d.evident = true
-	d.pace.step(now, n-d.told)
-	d.told, d.step = n, n
+	more := n - d.told
+	if !d.counts { // how many steps this first number stands for is not known: one that goes on from 10,000 has made one
+		if more = 1; n == d.step {
+			more = 0
+		}
+	}
+	d.pace.step(now, more)
+	if d.pace.count == warmUp && d.lease.Seconds > 1.5*promise(d.terms, &d.pace, d.phase).Seconds {
+		d.force++ // what the first steps needed is over
+	}
+	if d.terms.WatchPath == "" { // else the watcher has booked it
+		d.book.stepped(now, more, s)
+	}
+	d.told, d.counts, d.step = n, true, n
 	if d.phase.name == "start" {
 		d.phase = phase{}
 		d.force++ // shrink the start's promise to the steps'
@@ -116,6 +150,15 @@ func (d *desk) stepped(n int64) bool {
 		d.poke()
 	}
 	return true
+}
+
+// watched books the steps of a finished file, before it is taken: its manifest has them.
+func (d *desk) watched(step int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	from := max(d.step, d.book.filed)
+	d.book.filed = max(step, from)
+	d.book.stepped(time.Now(), d.book.filed-from, outlay{})
 }
 
 // vainly looks whether the milestones have failed for too long; err is a new failure. The lock is held.
@@ -227,7 +270,7 @@ func (d *desk) verdict(ctx context.Context) (stepAnswer, error) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.pace.pause(time.Now())
+	d.pause(time.Now())
 	a := stepAnswer{OK: true, QuietS: d.quiet()}
 	if d.notice >= 0 {
 		stop := "yield"
@@ -244,6 +287,7 @@ func (d *desk) enter(ctx context.Context, ph phase) (quiet float64, err error) {
 	d.mu.Lock()
 	now := time.Now()
 	d.phase, d.evident = ph, true
+	d.book.turn(now, ph.mode())
 	want := d.forced
 	switch left := d.lease.Length() - now.Sub(d.ackAt); {
 	case ph.name != "" && left-left/4 <= ph.expect:
@@ -259,7 +303,7 @@ func (d *desk) enter(ctx context.Context, ph phase) (quiet float64, err error) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.pace.pause(time.Now())
+	d.pause(time.Now())
 	return d.quiet(), nil
 }
 
@@ -282,13 +326,12 @@ func (d *desk) reported(r courier.Report) {
 	d.bytes = r.Bytes
 	if r.Err == nil {
 		d.row = 0
+		d.arrived, d.carried = d.arrived+1, d.carried+r.Took
 		d.pending = append(d.pending, r)
 		d.tell() // whoever stands and waits is evidence enough to move the pointer; else the next step is
 	} else {
 		d.settle(false)
-		if !errors.Is(r.Err, courier.ErrSkipped) {
-			d.vainly(time.Now(), r.Err)
-		}
+		d.lose(r)
 	}
 	d.mu.Unlock()
 	if r.Err != nil {
@@ -349,15 +392,42 @@ func (d *desk) end(e *ending) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.ended == nil {
-		d.ended = e
-		close(d.over)
+		d.close(e)
 		d.tell()
+	}
+}
+
+// close ends the lease's time. The lock is held.
+func (d *desk) close(e *ending) {
+	d.ended = e
+	d.book.lost(time.Now())
+	close(d.over)
+}
+
+// sums is where the attempt's time went so far.
+func (d *desk) sums() *record.Sums {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s := d.book.sums(time.Now())
+	s.Snapshots, s.UploadS = d.arrived, d.carried.Seconds()
+	return s
+}
+
+// saving: a milestone is being handed over, until the answer is called.
+func (d *desk) saving() (saved func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.book.saving(time.Now())
+	return func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.book.saved(time.Now())
 	}
 }
 
 // What the author of a program can do that gave no evidence of progress until its lease was written off.
 const (
-	noStep = "the program never said that a step ended: call run.step from its loop, set watch:, or promise a longer silence with lease: {floor: 30m}"
+	noStep = "the program never said that a step ended: call run.step from its loop, declare a long first step with run.phase, set watch:, or promise a longer silence with lease: {floor: 30m}"
 	noFile = "no finished file has matched the watch path %.120q: mend the path, or promise a longer silence with watch: {interval: 30m} or lease: {floor: 30m}"
 )
 
@@ -414,7 +484,7 @@ func (d *desk) record() witness.Record {
 func (d *desk) settledRecord() witness.Record {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.pending = nil
+	d.leaveBehind()
 	r := d.own
 	if !d.unknown.IsZero() {
 		r.Resume = nil

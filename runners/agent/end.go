@@ -70,7 +70,21 @@ func (r *run) judge(ctx, store context.Context, l *laid, ended guard.Ended, a as
 	if ended.Signal == syscall.SIGKILL && r.c.oomKills() > r.oom {
 		class = "out_of_memory"
 	}
+	if slices.Contains(r.claim.Terms.RetryCodes, ended.Code) && ended.Failed == "" {
+		return r.giveUp(store, Exit{CodeUserCode, "retryable", fmt.Sprintf("the program %s, which the job names as retryable: %s", describe(ended), word)}, ended, word)
+	}
+	if noSpace(word) {
+		return r.giveUp(store, Exit{CodeDiskFull, "disk_full", fmt.Sprintf("the program %s: %s", describe(ended), word)}, ended, word)
+	}
 	return r.giveUp(store, Exit{CodeUserCode, class, fmt.Sprintf("the program %s: %s", describe(ended), word)}, ended, word)
+}
+
+// noSpace: the program's last error is the system's sentence for a full disk. That is the machine's: another one, or this
+// one later, may have room, so it is no failure of the program's that ends the job when it comes back at the same step. A
+// program that fills every disk spends its retries.
+func noSpace(word string) bool {
+	word = strings.ToLower(word)
+	return strings.Contains(word, syscall.ENOSPC.Error()) || strings.Contains(word, syscall.EDQUOT.Error())
 }
 
 // arrive waits until what was accepted is named by the witness, or failed.
@@ -177,11 +191,15 @@ func (r *run) finish(store context.Context, l *laid, found []files.Found, ended 
 	defer done()
 	ctx, cancel := context.WithTimeout(ctx, lastUpload+time.Duration(total>>20)*time.Second) // 1 MiB/s at the least
 	defer cancel()
-	m := record.Manifest{Protocol: record.Protocol, Work: r.c.Work, Attempt: seen.Attempt, Step: step, Parent: seen.Resume}
+	arrived := r.k.Result()
+	defer arrived()
+	m := record.Manifest{Protocol: record.Protocol, Work: r.c.Work, Attempt: seen.Attempt, Step: step, Parent: seen.Resume, Sums: r.d.sums()}
 	sum, err := courier.Upload(ctx, r.c.Bucket, os.DirFS(l.result), found, record.ResultPrefix(r.c.Work, seen.Attempt), m,
 		func(int64) { r.d.evidence() })
 	if err != nil {
-		return r.giveUp(store, exitOf(err), ended, "")
+		exit := exitOf(err)
+		exit.Text += fmt.Sprintf(" (lost on its way: the result, %d bytes in its files)", total)
+		return r.giveUp(store, exit, ended, "")
 	}
 	r.say("finishing", step, "the result is in the store")
 	r.flush(store, flush)
@@ -241,10 +259,13 @@ func (r *run) keepLast(store context.Context, f func(context.Context) witness.Ve
 // account writes end.json and the last segments. Where another attempt may follow that is while the attempt is still
 // this one's: whoever follows the log finds all of it before the next attempt begins.
 func (r *run) account(store context.Context, exit Exit, ended guard.Ended, word string) {
-	seen := r.d.record()
+	seen, text := r.d.record(), journal.Bound(r.mask(exit.Text), 1900)
+	if exit.Code != CodeFinished {
+		text += r.d.left()
+	}
 	e := record.End{Protocol: record.Protocol, Work: r.c.Work, Attempt: seen.Attempt, Class: exit.Class, ExitCode: ended.Code,
-		Step: r.d.at(), Text: journal.Bound(r.mask(exit.Text), 2048), Error: journal.Bound(r.mask(word), 1024),
-		RanS: time.Since(r.began).Seconds(), Time: time.Now().UTC().Format(time.RFC3339)}
+		Step: r.d.at(), Text: text, Error: journal.Bound(r.mask(word), 1024),
+		RanS: time.Since(r.began).Seconds(), Sums: r.d.sums(), Policy: r.sieve.close(), Time: time.Now().UTC().Format(time.RFC3339)}
 	scale := time.Duration(1)
 	if exit.Code == CodeStore {
 		scale = 5 // it has been waited for long enough
@@ -276,7 +297,7 @@ func (r *run) create(store context.Context, key string, b []byte, limit time.Dur
 		}
 		select {
 		case <-ctx.Done():
-			r.c.Log.Warn("end.json could not be written", "err", err)
+			r.c.Log.Warn("a record of how it ended could not be written", "key", key, "err", err)
 			return
 		case <-time.After(200 * time.Millisecond):
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/headway-run/headway/runners"
 	"github.com/headway-run/headway/runners/bucket"
 	"github.com/headway-run/headway/runners/record"
 	"github.com/headway-run/headway/runners/witness"
@@ -26,17 +27,20 @@ func TestEnds(t *testing.T) {
 		text  string
 		word  string
 	}{
-		"no result":       {shell("echo done"), CodeNoResult, "no_result", 0, "the program exited with code 0 and left no file in its result folder: write one into $HEADWAY_RESULT (result)", ""},
-		"exit 1 at once":  {shell("exit 1"), CodeUserCode, "user_code", 1, "the program exited with code 1: it printed nothing", "it printed nothing"},
-		"last line":       {shell("echo Traceback; echo 'ValueError: bad' >&2; echo; exit 3"), CodeUserCode, "user_code", 3, "the program exited with code 3: ValueError: bad", "ValueError: bad"},
-		"own folder":      {shell(`echo "cannot open '$PWD/x'" >&2; exit 1`), CodeUserCode, "user_code", 1, "the program exited with code 1: cannot open 'code/x'", "cannot open 'code/x'"},
-		"signal":          {shell("kill -SEGV $$"), CodeUserCode, "user_code", 139, "the program was ended by signal 11 (segmentation fault): it printed nothing", ""},
-		"no such program": {[]string{"no-such-program"}, CodeUserCode, "user_code", 127, "", ""},
-		"no metrics":      {shell(`echo 1 >"$HEADWAY_RESULT/model"`), CodeNoResult, "no_result", 0, "the result has no metrics.json: the plan promises sum", ""},
-		"other metrics":   {shell(`echo '{"loss":1}' >"$HEADWAY_RESULT/metrics.json"`), CodeNoResult, "no_result", 0, `metrics.json has no finite number named "sum": the plan promises sum`, ""},
-		"NaN":             {shell(`echo '{"sum":NaN}' >"$HEADWAY_RESULT/metrics.json"`), CodeNoResult, "no_result", 0, "", ""},
-		"a link":          {shell(`echo '{"sum":1}' >"$HEADWAY_RESULT/metrics.json"; ln -s /etc/passwd "$HEADWAY_RESULT/x"`), CodeNoResult, "no_result", 0, "", ""},
-		"no agent needed": {shell(`echo '{"sum":1}' >"$HEADWAY_RESULT/metrics.json"`), CodeFinished, "finished", 0, "the result is in the store", ""},
+		"no result":        {shell("echo done"), CodeNoResult, "no_result", 0, "the program exited with code 0 and left no file in its result folder: write one into $HEADWAY_RESULT (result)", ""},
+		"exit 1 at once":   {shell("exit 1"), CodeUserCode, "user_code", 1, "the program exited with code 1: it printed nothing", "it printed nothing"},
+		"last line":        {shell("echo Traceback; echo 'ValueError: bad' >&2; echo; exit 3"), CodeUserCode, "user_code", 3, "the program exited with code 3: ValueError: bad", "ValueError: bad"},
+		"own folder":       {shell(`echo "cannot open '$PWD/x'" >&2; exit 1`), CodeUserCode, "user_code", 1, "the program exited with code 1: cannot open 'code/x'", "cannot open 'code/x'"},
+		"signal":           {shell("kill -SEGV $$"), CodeUserCode, "user_code", 139, "the program was ended by signal 11 (segmentation fault): it printed nothing", ""},
+		"signal, a result": {shell(`echo '{"sum":1}' >"$HEADWAY_RESULT/metrics.json"; kill -TERM $$`), CodeUserCode, "user_code", 143, "the program was ended by signal 15 (terminated): it printed nothing", ""},
+		"full disk":        {shell("echo 'OSError: [Errno 28] No space left on device' >&2; exit 1"), CodeDiskFull, "disk_full", 1, "the program exited with code 1: OSError: [Errno 28] No space left on device", "OSError: [Errno 28] No space left on device"},
+		"full quota":       {shell("echo 'cp: x: Disk quota exceeded' >&2; exit 1"), CodeDiskFull, "disk_full", 1, "the program exited with code 1: cp: x: Disk quota exceeded", ""},
+		"no such program":  {[]string{"no-such-program"}, CodeUserCode, "user_code", 127, "", ""},
+		"no metrics":       {shell(`echo 1 >"$HEADWAY_RESULT/model"`), CodeNoResult, "no_result", 0, "the result has no metrics.json: the plan promises sum", ""},
+		"other metrics":    {shell(`echo '{"loss":1}' >"$HEADWAY_RESULT/metrics.json"`), CodeNoResult, "no_result", 0, `metrics.json has no finite number named "sum": the plan promises sum`, ""},
+		"NaN":              {shell(`echo '{"sum":NaN}' >"$HEADWAY_RESULT/metrics.json"`), CodeNoResult, "no_result", 0, "", ""},
+		"a link":           {shell(`echo '{"sum":1}' >"$HEADWAY_RESULT/metrics.json"; ln -s /etc/passwd "$HEADWAY_RESULT/x"`), CodeNoResult, "no_result", 0, "", ""},
+		"no agent needed":  {shell(`echo '{"sum":1}' >"$HEADWAY_RESULT/metrics.json"`), CodeFinished, "finished", 0, "the result is in the store", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -66,7 +70,7 @@ func TestProgramsWorld(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	w.spec.Metrics = nil
-	w.spec.Result = "out/result"
+	w.spec.Result, w.spec.Deploy = "out/result", true
 	w.spec.Argv = shell(`env | sort; cat data.txt; mkdir -p out/result; echo 1 >out/result/r; ls -l run.sh`)
 	w.spec.CodeTree = "0772f0fae89c909c38d386d35cc2593db6d3d606"
 	var out bytes.Buffer
@@ -86,7 +90,7 @@ func TestProgramsWorld(t *testing.T) {
 	}
 	w.run(1, CodeFinished)
 	log := w.text(record.LogPrefix(w.work, 1))
-	for _, want := range []string{"HEADWAY_ATTEMPT=1\n", "HEADWAY_SEED=7\n", "HEADWAY_WORK=" + w.work + "\n", "HEADWAY_SOCKET=/", "MY_SECRET=[secret]\n",
+	for _, want := range []string{"HEADWAY_ATTEMPT=1\n", "HEADWAY_SEED=7\n", "HEADWAY_DEPLOY=1\n", "HEADWAY_WORK=" + w.work + "\n", "HEADWAY_SOCKET=/", "MY_SECRET=[secret]\n",
 		"PYTHONPATH=/", "TOTAL=100\n", "from the bundle\n", "-rwxr-xr-x"} {
 		if !strings.Contains(log, want) {
 			t.Errorf("no %q in what the program saw:\n%s", want, log)
@@ -145,6 +149,12 @@ func TestRefusedBeforeTheLease(t *testing.T) {
 			}
 			if name != "store is gone" && w.witness().Record.Rev != 0 {
 				t.Errorf("the witness was touched: %+v", w.witness().Record)
+			}
+			if name == "another machine" {
+				d, err := runners.Dispatcher{Bucket: w.b}.ReadClaims(w.Context(), w.work, 0, 2)
+				if err != nil || len(d) != 1 || d[0].Bad != "" || d[0].Refusal == nil || !strings.Contains(d[0].Refusal.Text, c.text) || d[0].Refusal.Fingerprint["os"] != "linux" {
+					t.Errorf("what the store says of the refusal: %+v, %v", d, err)
+				}
 			}
 		})
 	}

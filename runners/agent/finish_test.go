@@ -46,14 +46,17 @@ func (s *slowWitness) Put(ctx context.Context, key string, body bucket.Body, c b
 func heldRun(t *testing.T, b bucket.Bucket) *run {
 	t.Helper()
 	h := captured(t, b, terms())
-	r := &run{c: Config{Bucket: b, Work: testWork, Log: slog.New(slog.DiscardHandler)}, claim: record.Claim{Terms: terms()}, h: h, began: time.Now(), tail: &tail{}}
+	r := &run{c: Config{Bucket: b, Work: testWork, Log: slog.New(slog.DiscardHandler)}, claim: record.Claim{Terms: terms()}, h: h, began: time.Now(), tail: &tail{}, sieve: &sieve{}, scratch: &scratch{dir: t.TempDir()}}
+	if err := os.Mkdir(r.scratch.at("milestones"), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	r.logs = journal.New(t.Context(), b, record.LogPrefix(testWork, 1))
 	r.happ = journal.New(t.Context(), b, record.EventPrefix(testWork, 1))
 	r.ev = journal.Events{W: r.happ, Attempt: 1}
 	r.out, r.words = journal.NewRedactor(io.Discard, nil), journal.NewRedactor(io.Discard, nil)
 	r.d = newDesk(terms(), r.say)
 	r.keep = newKeeper(r.d, h, time.Now())
-	r.k = courier.New(t.Context(), courier.Config{Store: b, Work: testWork, Attempt: 1, Dir: t.TempDir(), Report: r.d.reported})
+	r.k = courier.New(t.Context(), courier.Config{Store: b, Work: testWork, Attempt: 1, Dir: r.scratch.at("milestones"), Report: r.d.reported})
 	ctx, cancel := context.WithCancel(t.Context())
 	go r.keep.run(ctx)
 	t.Cleanup(func() { r.k.Close(); cancel(); <-r.keep.done })

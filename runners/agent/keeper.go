@@ -32,13 +32,20 @@ type keeper struct {
 func newKeeper(d *desk, h lease, sent time.Time) *keeper {
 	d.own = h.Seen().Record
 	d.lease, d.ackAt, d.step = d.own.Lease, sent, d.own.Progress.Step
+	d.book = newLedger(d.terms, sent)
 	return &keeper{d: d, h: h, last: make(chan func()), done: make(chan struct{})}
 }
 
-// run serves until ctx ends.
+// run serves until ctx ends; evidence goes before the last word.
 func (k *keeper) run(ctx context.Context) {
 	defer close(k.done)
-	for {
+	for ctx.Err() == nil {
+		select {
+		case <-k.d.wake:
+			k.serve(ctx)
+			continue
+		default:
+		}
 		select {
 		case <-ctx.Done():
 			return
@@ -136,9 +143,8 @@ func (k *keeper) unreachable(sent time.Time, err error) {
 	}
 	d.nextTry = time.Now().Add(min(max(d.lease.Length()/30, 100*time.Millisecond), 5*time.Second))
 	if since := time.Since(d.unknown); since >= 3*d.lease.Length() && d.ended == nil {
-		d.ended = &ending{"lease_lost", Exit{CodeStore, "store",
-			fmt.Sprintf("no answer from the store for %s, three leases: stopped, the lease runs out by itself (%s)", since.Round(time.Second), errText(err))}}
-		close(d.over)
+		d.close(&ending{"lease_lost", Exit{CodeStore, "store",
+			fmt.Sprintf("no answer from the store for %s, three leases: stopped, the lease runs out by itself (%s)", since.Round(time.Second), errText(err))}})
 	}
 }
 

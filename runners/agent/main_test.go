@@ -45,6 +45,7 @@ func roles() map[string]func(args []string) int {
 			return agentRole(args)
 		},
 		"program": func([]string) int { return programRole() },
+		"flood":   floodRole,
 	}
 }
 
@@ -61,6 +62,9 @@ func openDir(_ context.Context, url string, _ []string) (bucket.Bucket, error) {
 	b, err := dir.Open(strings.TrimPrefix(url, "dir://"), dir.Options{NoSync: true})
 	if err != nil {
 		return nil, err
+	}
+	if marks := os.Getenv("KEEPS"); marks != "" {
+		return newMortal(&keeping{Bucket: b, marks: marks}), nil
 	}
 	return newMortal(b), nil
 }
@@ -121,19 +125,14 @@ func train(run *goclient.Run) error {
 }
 
 func save(run *goclient.Run, n, sum int64) error {
-	f, err := os.CreateTemp(os.Getenv("ELSEWHERE"), "state")
+	dir, err := os.MkdirTemp(os.Getenv("ELSEWHERE"), "saved") // of its own: programs of other tests save at the same time
 	if err != nil {
 		return err
 	}
-	name := strings.TrimSuffix(f.Name(), f.Name()[strings.LastIndex(f.Name(), "/")+1:]) + "state"
+	defer os.RemoveAll(dir)
+	name := dir + "/state"
 	pad, _ := strconv.Atoi(os.Getenv("PAD"))
-	if _, err := fmt.Fprintf(f, "%-30d%s", sum, strings.Repeat("x", pad)); err != nil {
-		return err
-	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), name); err != nil {
+	if err := os.WriteFile(name, fmt.Appendf(nil, "%-30d%s", sum, strings.Repeat("x", pad)), 0o600); err != nil {
 		return err
 	}
 	err = run.Milestone(name, n, false)

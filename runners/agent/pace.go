@@ -46,8 +46,8 @@ func (p *pace) median() time.Duration {
 	if n == 0 {
 		return 0
 	}
-	s := slices.Clone(p.recent[:n])
-	slices.Sort(s)
+	s := p.recent // a copy, on the stack
+	slices.Sort(s[:n])
 	return s[n/2]
 }
 
@@ -57,13 +57,24 @@ type phase struct {
 	expect time.Duration
 }
 
+// mode is what its time is booked as.
+func (p phase) mode() mode {
+	switch p.name {
+	case "":
+		return inStep
+	case "save", "saving", "checkpoint":
+		return inSave
+	}
+	return inEval
+}
+
 // startPhase covers what comes before the first step: fetching, starting, compiling. Verified bytes renew it.
 func startPhase(t record.Terms) phase {
 	return phase{"start", time.Duration(3 * t.LeaseFloorS * float64(time.Second))}
 }
 
 // promise is the lease that the worker may honestly give: K × median step time and never below the floor; while the
-// steps are new at least three times the longest one so far; in watch mode at least three checkpoint intervals; in a
+// steps are new at least three times the longest one so far, and what the claim says that they take to become steady; in watch mode at least three checkpoint intervals; in a
 // declared phase its length on top.
 func promise(t record.Terms, p *pace, ph phase) witness.Lease {
 	step := p.median()
@@ -75,7 +86,7 @@ func promise(t record.Terms, p *pace, ph phase) witness.Lease {
 		l.Seconds = max(l.Seconds, 3*t.WatchIntervalS)
 	}
 	if p.count < warmUp {
-		l.Seconds = max(l.Seconds, 3*p.longest.Seconds())
+		l.Seconds = max(l.Seconds, 3*p.longest.Seconds(), t.WarmS)
 	}
 	if ph.name != "" {
 		l.Phase = ph.name

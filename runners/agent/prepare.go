@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -89,21 +90,37 @@ func (e *refusedOrder) Error() string { return e.text }
 
 func refused(format string, args ...any) error { return &refusedOrder{fmt.Sprintf(format, args...)} }
 
-// readOrder reads spec and claim and holds them against each other and against the work's own digest.
-func readOrder(ctx context.Context, c *Config) (spec record.Spec, claim record.Claim, err error) {
-	for key, v := range map[string]any{record.SpecKey(c.Work): &spec, record.ClaimKey(c.Work, c.Dispatch): &claim} {
-		err := fetch.JSON(ctx, c.Bucket, key, record.MaxRecord, v)
-		if bucket.Is(err, bucket.NotFound) {
-			return spec, claim, refused("%s does not exist: this launch was never claimed", key)
-		}
-		if _, ok := errors.AsType[*bucket.Error](err); err != nil && !ok && ctx.Err() == nil {
-			return spec, claim, refused("%s: %v", key, err)
-		}
-		if err != nil {
-			return spec, claim, err
-		}
+// readOrder reads claim and spec, as long as patience lasts, and holds them against each other and against the work's own
+// digest. The claim comes first: it says how long there is time.
+func readOrder(ctx context.Context, c *Config, p *patience) (spec record.Spec, claim record.Claim, err error) {
+	if err := readPart(ctx, c, p, record.ClaimKey(c.Work, c.Dispatch), &claim); err != nil {
+		return spec, claim, err
 	}
-	return spec, claim, errors.Join(checkSpec(&spec, c.Work), checkClaim(&claim, c))
+	if err := checkClaim(&claim, c); err != nil {
+		return spec, claim, err
+	}
+	if err := p.claimed(&claim); err != nil {
+		return spec, claim, err
+	}
+	if err := readPart(ctx, c, p, record.SpecKey(c.Work), &spec); err != nil {
+		return spec, claim, err
+	}
+	return spec, claim, checkSpec(&spec, c.Work)
+}
+
+func readPart(ctx context.Context, c *Config, p *patience, key string, into any) error {
+	return p.ask(ctx, func() error {
+		once, cancel := p.once(ctx)
+		defer cancel()
+		err := fetch.JSON(once, c.Bucket, key, record.MaxRecord, into)
+		if bucket.Is(err, bucket.NotFound) {
+			return refused("%s does not exist: this launch was never claimed", key)
+		}
+		if _, ok := errors.AsType[*bucket.Error](err); err != nil && !ok && once.Err() == nil {
+			return refused("%s: %v", key, err)
+		}
+		return err
+	})
 }
 
 func checkSpec(s *record.Spec, work string) error {
@@ -135,12 +152,12 @@ func checkClaim(cl *record.Claim, c *Config) error {
 		return refused("the claim is for platform %.80q, this is %.80q", cl.Platform, c.Platform)
 	}
 	t := &cl.Terms
-	for _, v := range []float64{t.MilestoneS, t.LeaseK, t.LeaseFloorS, t.WatchIntervalS, t.FLOPsPerStep, t.GraceS, float64(t.MilestoneSteps)} {
+	for _, v := range []float64{t.MilestoneS, t.LeaseK, t.LeaseFloorS, t.WatchIntervalS, t.FLOPsPerStep, t.GraceS, t.WarmS, float64(t.MilestoneSteps)} {
 		if !(v >= 0 && v <= 1e18) {
 			return refused("the claim's terms are out of range: %g", v)
 		}
 	}
-	t.WatchIntervalS, t.GraceS = min(t.WatchIntervalS, 7*86400), min(t.GraceS, 3600)
+	t.WatchIntervalS, t.GraceS, t.WarmS = min(t.WatchIntervalS, 7*86400), min(t.GraceS, 3600), min(t.WarmS, 6*3600)
 	if t.LeaseFloorS == 0 {
 		t.LeaseFloorS = witness.DefaultFloor.Seconds()
 	}
@@ -159,17 +176,37 @@ const (
 	defaultMilestone = 600
 )
 
-// measure takes the fingerprint and refuses a machine that is not what a pinned work requires.
-func measure(ctx context.Context, spec *record.Spec) (map[string]string, error) {
-	found := fingerprint.Measure(ctx)
-	if diffs := fingerprint.Compare(spec.Requires, found); len(diffs) > 0 {
-		var lines []string
-		for _, d := range diffs {
-			lines = append(lines, d.String())
+// measure takes the fingerprint and refuses a machine that is not what a pinned work requires. What the work's own probe must
+// print is looked at later: its program is not there yet.
+func (c *Config) measure(ctx context.Context, spec *record.Spec) (found map[string]string, err error) {
+	requires := spec.Requires
+	if c.Inside != nil {
+		found = c.Inside.facts()
+	} else {
+		found = fingerprint.Measure(ctx)
+		environ := c.Environ
+		for _, name := range slices.Sorted(maps.Keys(spec.Env)) {
+			environ = append(environ[:len(environ):len(environ)], name+"="+spec.Env[name])
 		}
-		return found, refused("this machine is not what the work is pinned to: %s", strings.Join(lines, "; "))
+		found[fingerprint.Switches] = fingerprint.SwitchesOf(environ)
+		if _, probed := requires[fingerprint.ProbeRun]; probed {
+			requires = maps.Clone(requires)
+			delete(requires, fingerprint.ProbeRun)
+		}
 	}
-	return found, nil
+	return found, unlike(fingerprint.Compare(requires, found))
+}
+
+// unlike refuses a machine for what it lacks.
+func unlike(diffs []fingerprint.Difference) error {
+	if len(diffs) == 0 {
+		return nil
+	}
+	var lines []string
+	for _, d := range diffs {
+		lines = append(lines, d.String())
+	}
+	return refused("this machine is not what the work is pinned to: %s", strings.Join(lines, "; "))
 }
 
 // laid is what a program starts from.
@@ -185,6 +222,9 @@ type laid struct {
 func layAll(ctx context.Context, c *Config, spec *record.Spec, claim *record.Claim, s *scratch, seen witness.Record, tell fetch.Progress) (*laid, error) {
 	l := &laid{cwd: s.at("code"), result: s.at("result"), resume: resumeAnswer{OK: true}, env: map[string]string{
 		"HEADWAY_WORK": c.Work, "HEADWAY_ATTEMPT": itoa(seen.Attempt), "HEADWAY_SEED": itoa(spec.Seed)}}
+	if spec.Deploy {
+		l.env["HEADWAY_DEPLOY"] = "1"
+	}
 	if spec.CodeTree != "" {
 		if err := fetch.Bundle(ctx, c.Bucket, spec.CodeTree, l.cwd, tell); err != nil {
 			return nil, err
@@ -230,7 +270,7 @@ func layInputs(ctx context.Context, c *Config, spec *record.Spec, s *scratch, te
 			return nil, refused("input %.80q (work %.12s) is %s, not finished", in.Job, in.Work, seen.Record.State)
 		}
 		dir := filepath.Join(s.at("need"), itoa(int64(i)))
-		if err := os.Mkdir(dir, 0o700); err != nil {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, err
 		}
 		if _, err := fetch.Result(ctx, c.Bucket, in.Work, f.Attempt, f.Manifest, f.SHA256, dir, tell); err != nil {
@@ -262,6 +302,9 @@ func readWitness(ctx context.Context, b bucket.Bucket, work string) (seen witnes
 
 func layResume(ctx context.Context, c *Config, claim *record.Claim, s *scratch, p record.Pointer, l *laid, tell fetch.Progress) error {
 	dir := s.at("resume")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
 	if _, err := fetch.Snapshot(ctx, c.Bucket, c.Work, p, dir, tell); err != nil {
 		return err
 	}

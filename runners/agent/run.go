@@ -36,6 +36,7 @@ type run struct {
 	out   *journal.Redactor // the program's output
 	words *journal.Redactor // for single texts
 	tail  *tail
+	sieve *sieve
 }
 
 // Run does one dispatch from start to end and answers how it ended. It returns when no process of the program is
@@ -65,7 +66,9 @@ func (c *Config) check() error {
 		return fmt.Errorf("work %.80q: expected 64 hex digits", c.Work)
 	case c.Dispatch < 1:
 		return fmt.Errorf("dispatch %d: the first is 1", c.Dispatch)
-	case len(c.Guard) == 0:
+	case c.Inside != nil && c.Inside.Program == nil:
+		return errors.New("no program to run inside this process")
+	case len(c.Guard) == 0 && c.Inside == nil:
 		return errors.New("no guardian command: without it the program could outlive the agent")
 	}
 	return nil
@@ -74,32 +77,32 @@ func (c *Config) check() error {
 // start does what comes before the lease, takes it, and hands over to held.
 func (r *run) start(ctx context.Context) Exit {
 	var err error
-	if r.spec, r.claim, err = readOrder(ctx, &r.c); err != nil {
+	store := r.c.life(ctx)
+	p := newPatience(r.c.Log, store.Done())
+	if r.spec, r.claim, err = readOrder(ctx, &r.c, p); err != nil {
 		return left(ctx, err)
 	}
 	r.words = journal.NewRedactor(io.Discard, secretValues(r.claim.Secrets, r.c.Environ))
-	found, err := measure(ctx, &r.spec)
+	found, err := r.c.measure(ctx, &r.spec)
 	if err != nil {
+		r.refuses(store, err, found)
 		return left(ctx, err)
 	}
 	if missing := missingSecrets(r.claim.Secrets, r.c.Environ); len(missing) > 0 {
 		return exitOf(refused("the secrets %q are not in the agent's environment: give them to the platform", missing))
 	}
-	if r.scratch, err = newScratch(r.c.Scratch); err != nil {
+	if r.scratch, err = r.c.scratch(); err != nil {
 		return exitOf(err)
 	}
 	defer r.scratch.remove()
 	if ctx.Err() != nil {
 		return left(ctx, ctx.Err())
 	}
-	store := context.WithoutCancel(ctx) // a notice must not leave a capture without a verdict
-	sent := time.Now()
-	r.h, err = witness.Capture(store, r.c.Bucket, witness.CaptureRequest{Work: r.c.Work, Dispatch: r.c.Dispatch,
-		Lease: promise(r.claim.Terms, &pace{}, startPhase(r.claim.Terms))})
-	if err != nil {
+	if err := r.capture(ctx, store, p); err != nil && !definite(err) {
+		return left(ctx, err)
+	} else if err != nil {
 		return exitOf(err)
 	}
-	r.began = sent
 	o := record.Open{Platform: r.claim.Platform, Fingerprint: found, Time: time.Now().UTC().Format(time.RFC3339)}
 	if v := r.h.Open(store, o); v.Outcome != witness.Won {
 		if v.Over() {
@@ -108,6 +111,33 @@ func (r *run) start(ctx context.Context) Exit {
 		return Exit{CodeStore, "store", "the attempt's prefix could not be reserved; the lease runs out by itself: " + errText(v.Err)}
 	}
 	return r.held(ctx, store)
+}
+
+// refuses leaves beside the claim why this machine was not what a pinned work requires: its end leaves no attempt, and whoever
+// launched it would see silence. It is said as well as it can be; nothing depends on it.
+func (r *run) refuses(store context.Context, err error, found map[string]string) {
+	e, ok := errors.AsType[*refusedOrder](err)
+	if !ok {
+		return
+	}
+	b, err := record.Encode(record.Refusal{Protocol: record.Protocol, Work: r.c.Work, Dispatch: r.c.Dispatch, Text: journal.Bound(r.mask(e.text), 4<<10),
+		Fingerprint: found, Time: time.Now().UTC().Format(time.RFC3339)})
+	if err == nil {
+		r.create(store, record.RefusalKey(r.c.Work, r.c.Dispatch), b, 10*time.Second)
+	}
+}
+
+// capture takes the lease, as long as patience lasts.
+func (r *run) capture(ctx, store context.Context, p *patience) error {
+	hurry := min(time.Duration(r.claim.Terms.GraceS*float64(time.Second))/3, longestOnce)
+	return p.ask(ctx, func() (err error) {
+		c, done := p.capturing(ctx, store, hurry)
+		defer done()
+		r.began = time.Now()
+		r.h, err = witness.Capture(c, r.c.Bucket, witness.CaptureRequest{Work: r.c.Work, Dispatch: r.c.Dispatch,
+			Lease: promise(r.claim.Terms, &pace{}, startPhase(r.claim.Terms))})
+		return err
+	})
 }
 
 // left is the exit for an error before the capture: the notice to leave counts more than what it interrupted.
@@ -125,13 +155,18 @@ func (r *run) held(ctx, store context.Context) Exit {
 	r.happ = journal.New(store, r.c.Bucket, record.EventPrefix(r.c.Work, seen.Attempt))
 	r.ev = journal.Events{W: r.happ, Attempt: seen.Attempt}
 	r.tail = &tail{}
-	r.out = journal.NewRedactor(io.MultiWriter(r.logs, r.tail), secretValues(r.claim.Secrets, r.c.Environ))
+	var bad []string
+	r.sieve, bad = newSieve(r.claim.Terms.Policies, r.matched)
+	r.out = journal.NewRedactor(io.MultiWriter(r.logs, r.tail, r.sieve), secretValues(r.claim.Secrets, r.c.Environ))
 	r.say("captured", seen.Progress.Step, fmt.Sprintf("attempt %d of dispatch %d on %s", seen.Attempt, r.claim.Dispatch, r.claim.Platform))
+	for _, why := range bad {
+		r.say("policy left out", seen.Progress.Step, why)
+	}
 	r.d = newDesk(r.claim.Terms, r.say)
 	r.d.mask = r.mask
 	r.keep = newKeeper(r.d, r.h, r.began)
 	r.k = courier.New(store, courier.Config{Store: r.c.Bucket, Work: r.c.Work, Attempt: seen.Attempt,
-		Dir: r.scratch.at("milestones"), From: seen.Resume, Report: r.d.reported})
+		Dir: r.scratch.at("milestones"), From: seen.Resume, Sums: r.d.sums, Report: r.d.reported})
 	defer r.k.Close()
 	keeping, stop := context.WithCancel(store)
 	r.stop = stop
@@ -145,6 +180,11 @@ func (r *run) held(ctx, store context.Context) Exit {
 	stop()
 	<-r.keep.done
 	return exit
+}
+
+// matched: the first line that a policy names. What follows from it is decided where the attempt is judged.
+func (r *run) matched(m record.Match) {
+	r.say("policy", r.d.at(), fmt.Sprintf("the output has %q, which is then: %s (log: %q)", m.Line, m.Then, m.Log))
 }
 
 // program fetches, starts the program, stands by it, and ends the attempt.
@@ -161,7 +201,7 @@ func (r *run) program(ctx, store context.Context, seen witness.Record) Exit {
 	}
 	r.oom = r.c.oomKills()
 	srv := &server{d: r.d, k: r.k, work: r.c.Work, attempt: seen.Attempt, resume: l.resume, cwd: l.cwd}
-	if path, err := srv.listen(r.scratch.dir); err != nil {
+	if path, err := r.listen(srv); err != nil {
 		return r.giveUp(store, exitOf(err), guard.Ended{}, "")
 	} else if r.claim.Terms.WatchPath == "" {
 		l.env["HEADWAY_SOCKET"] = path
@@ -179,6 +219,9 @@ func (r *run) fetch(ctx context.Context, seen witness.Record) (*laid, error) {
 	ctx, done := r.whileHeld(ctx)
 	defer done()
 	l, err := layAll(ctx, &r.c, &r.spec, &r.claim, r.scratch, seen, func(int64) { r.d.evidence() })
+	if err == nil {
+		err = r.probe(ctx, l)
+	}
 	if e := r.overNow(); e != nil {
 		return nil, e
 	}

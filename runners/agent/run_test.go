@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -66,6 +67,21 @@ func TestKilledAgentIsResumed(t *testing.T) {
 		t.Errorf("attempt 2 said %q", log)
 	}
 	w.sound()
+}
+
+// A worker that nobody ends leaves by itself at the bound that its launch carried, behind a last milestone.
+func TestItLeavesAtItsBound(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, map[string]string{"TOTAL": "10000000"})
+	w.terms.MilestoneSteps, w.terms.MilestoneS = 0, 3600
+	w.environ = append(os.Environ(), "HEADWAY_WITHIN=15s")
+	p := w.start(1, "agent")
+	if got := w.code(p); got != CodeYielded {
+		t.Fatalf("exit %d\n%s", got, p.out.String())
+	}
+	if seen := w.witness().Record; seen.State != witness.Yielded || seen.Resume == nil && seen.Progress.Step > 0 {
+		t.Errorf("witness %+v", seen)
+	}
 }
 
 func TestNoticeSavesAndYields(t *testing.T) {

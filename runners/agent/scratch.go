@@ -15,7 +15,7 @@ import (
 // that what a killed agent left behind is known to be nobody's and goes at the next start.
 type scratch struct {
 	dir  string
-	lock *os.File
+	lock *os.File // nil: the folder has no leftovers to know
 }
 
 const scratchPrefix = "headway-run-"
@@ -43,13 +43,31 @@ func newScratch(base string) (*scratch, error) {
 		s.remove()
 		return nil, fmt.Errorf("lock the scratch folder: %w", err)
 	}
-	for _, sub := range []string{"code", "resume", "need", "result", "milestones", "python"} {
-		if err := os.MkdirAll(filepath.Join(s.dir, sub), 0o700); err != nil {
-			s.remove()
-			return nil, fmt.Errorf("make the scratch folder: %w", err)
-		}
+	if err := s.lay(); err != nil {
+		s.remove()
+		return nil, err
 	}
 	return s, nil
+}
+
+// ownScratch makes the folder of a run that is a part of a bigger process: base is its caller's, who sees to leftovers.
+func ownScratch(base string) (*scratch, error) {
+	s := &scratch{dir: filepath.Join(base, scratchPrefix+record.Nonce()[:12])}
+	if err := s.lay(); err != nil {
+		s.remove()
+		return nil, err
+	}
+	return s, nil
+}
+
+// lay makes the folders that every run needs.
+func (s *scratch) lay() error {
+	for _, dir := range []string{s.dir, s.at("code"), s.at("result"), s.at("milestones")} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			return fmt.Errorf("make the scratch folder: %w", err)
+		}
+	}
+	return nil
 }
 
 func (s *scratch) at(sub string) string { return filepath.Join(s.dir, sub) }
@@ -61,6 +79,9 @@ func (s *scratch) hide(text string) string {
 
 func (s *scratch) remove() {
 	_ = os.RemoveAll(s.dir) // the program's own files may refuse; the next sweep tries again
+	if s.lock == nil {
+		return
+	}
 	_ = os.Remove(s.lock.Name())
 	_ = s.lock.Close()
 }

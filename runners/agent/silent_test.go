@@ -13,7 +13,7 @@ import (
 // start, four floors, and nothing renews it; when it is written off, the end names what would have helped.
 func TestAProgramWithoutEvidence(t *testing.T) {
 	for name, c := range map[string]struct{ watch, class, say string }{
-		"no client":                     {"", "no_step", "the program never said that a step ended: call run.step from its loop, set watch:, or promise a longer silence with lease: {floor: 30m} (written off"},
+		"no client":                     {"", "no_step", "the program never said that a step ended: call run.step from its loop, declare a long first step with run.phase, set watch:, or promise a longer silence with lease: {floor: 30m} (written off"},
 		"no client, and asked to leave": {"", "no_step", "the program never said that a step ended"}, // a dispatcher that writes off releases at once
 		"no file":                       {"ckpt/*.pt", "no_file", `no finished file has matched the watch path "ckpt/*.pt": mend the path, or promise a longer silence`},
 	} {

@@ -31,12 +31,13 @@ type server struct {
 	resume  resumeAnswer
 	cwd     string // what a relative milestone path is relative to
 
-	dir  string
-	ln   net.Listener
-	wg   sync.WaitGroup
-	mu   sync.Mutex
-	loop *conn          // nil: none said hello, or it has ended
-	all  map[*conn]bool // open ones
+	dir    string
+	ln     net.Listener
+	inside *pipes // ln, for a program inside this process; nil otherwise
+	wg     sync.WaitGroup
+	mu     sync.Mutex
+	loop   *conn          // nil: none said hello, or it has ended
+	all    map[*conn]bool // open ones
 
 	noted time.Time // of the last note that was kept
 }
@@ -45,6 +46,16 @@ type server struct {
 type conn struct {
 	net.Conn
 	mu sync.Mutex // one writer at a time
+}
+
+// listen opens the socket and returns what the program finds in HEADWAY_SOCKET.
+func (r *run) listen(s *server) (path string, err error) {
+	if r.c.Inside == nil {
+		return s.listen(r.scratch.dir)
+	}
+	s.inside, s.all = newPipes(), map[*conn]bool{}
+	s.ln = s.inside
+	return insideSocket, nil
 }
 
 // listen opens the socket in a folder of its own that only this user may enter. Socket paths are bounded at about
@@ -131,19 +142,16 @@ func (s *server) talk(ctx context.Context, c *conn) {
 		s.mu.Unlock()
 		_ = c.Close()
 	}()
-	in := bufio.NewReaderSize(c, maxLine+1)
-	for {
-		line, err := in.ReadSlice('\n')
-		if errors.Is(err, bufio.ErrBufferFull) {
-			_ = c.answer(answer{Error: "bad_request", Text: fmt.Sprintf("a line of more than %d bytes", maxLine)})
+	in := bufio.NewScanner(c)
+	in.Buffer(nil, maxLine+1)
+	in.Split(wholeLines)
+	for in.Scan() {
+		if !s.line(ctx, c, in.Bytes()) {
 			return
 		}
-		if err != nil {
-			return
-		}
-		if !s.line(ctx, c, line[:len(line)-1]) {
-			return
-		}
+	}
+	if errors.Is(in.Err(), bufio.ErrTooLong) {
+		_ = c.answer(answer{Error: "bad_request", Text: fmt.Sprintf("a line of more than %d bytes", maxLine)})
 	}
 }
 
@@ -198,7 +206,7 @@ func (s *server) handle(ctx context.Context, c *conn, r *request) (any, error) {
 	}
 	switch r.Op {
 	case "step":
-		if !s.d.stepped(*r.N) {
+		if !s.d.steppedWith(*r.N, r.outlay()) {
 			return nil, badRequest("step %d after step %d: steps never go back", *r.N, s.d.at())
 		}
 		if r.Ask {
@@ -221,6 +229,7 @@ func (s *server) handle(ctx context.Context, c *conn, r *request) (any, error) {
 		return nil, nil
 	case "drain":
 		named, failed, err := s.d.drain(ctx, true)
+		s.d.stood()
 		if err == nil && failed > 0 && named == 0 {
 			err = &refusal{Code: "internal", Text: fmt.Sprintf("none of %d milestones arrived in the store", failed)}
 		}
@@ -284,6 +293,7 @@ func (s *server) milestone(r *request) (any, error) {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(s.cwd, path)
 	}
+	defer s.d.saving()()
 	n, err := s.k.Stage(path, "", r.Move, r.Step)
 	if err != nil {
 		s.d.refusedMilestone(r.Step, err)

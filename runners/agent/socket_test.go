@@ -96,7 +96,7 @@ func (g *rig) dial(t testing.TB) *client {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(2 * time.Minute))
 	return &client{c, bufio.NewReaderSize(c, maxLine)}
 }
 

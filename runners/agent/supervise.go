@@ -31,12 +31,12 @@ func (r *run) watchOver(ctx, store context.Context, srv *server, l *laid) (guard
 	if glob := r.claim.Terms.WatchPath; glob != "" { // looks before the program begins: its first file is progress
 		w = newWatcher(r.d, r.k, l.cwd, glob, r.claim.Terms.WatchIntervalS)
 	}
-	p, err := guard.Start(guard.Command{Guard: r.c.Guard, Argv: l.argv, Dir: l.cwd, Env: env, Output: r.out})
+	p, name, err := r.launch(store, srv, guard.Command{Guard: r.c.Guard, Argv: l.argv, Dir: l.cwd, Env: env, Output: r.out})
 	if err != nil {
 		return guard.Ended{Code: 127, Failed: err.Error()}, asked{}
 	}
 	r.d.running()
-	r.say("started", r.d.at(), fmt.Sprintf("%.200q as process %d", l.argv, p.PID))
+	r.say("started", r.d.at(), fmt.Sprintf("%.200q as %s", l.argv, name))
 	watching, blind := context.WithCancel(store)
 	var wg sync.WaitGroup
 	if w != nil {
@@ -51,6 +51,18 @@ func (r *run) watchOver(ctx, store context.Context, srv *server, l *laid) (guard
 	return p.Ended(), a
 }
 
+// launch starts the program; name is how people find it.
+func (r *run) launch(store context.Context, srv *server, c guard.Command) (p process, name string, err error) {
+	if r.c.Inside != nil {
+		return startInside(store, r.c.Inside, c, srv.inside), "a part of this process", nil
+	}
+	child, err := guard.Start(c)
+	if err != nil {
+		return nil, "", err
+	}
+	return child, fmt.Sprintf("process %d", child.PID), nil
+}
+
 func (r *run) pythonPath() string {
 	if r.c.Python == nil {
 		return ""
@@ -59,7 +71,7 @@ func (r *run) pythonPath() string {
 }
 
 // standBy passes on what is asked of the program: a notice to leave, also where the agent itself gives up; a lost lease.
-func (r *run) standBy(ctx context.Context, p *guard.Process, srv *server) (a asked) {
+func (r *run) standBy(ctx context.Context, p process, srv *server) (a asked) {
 	grace := time.Duration(r.claim.Terms.GraceS * float64(time.Second))
 	var term, kill <-chan time.Time
 	notice, vain, over, settled := ctx.Done(), r.d.vain, r.d.over, (<-chan struct{})(nil)
@@ -161,6 +173,9 @@ func lastLine(text string) string {
 
 // oomKills counts the processes of this control group that were killed for want of memory; 0 where it is not known.
 func (c *Config) oomKills() int64 {
+	if c.Inside != nil {
+		return 0
+	}
 	root := c.cgroup
 	if root == "" {
 		root = "/sys/fs/cgroup"

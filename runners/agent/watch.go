@@ -135,6 +135,7 @@ func (w *watcher) take(match string) bool {
 	if prefix == "." {
 		prefix = ""
 	}
+	w.d.watched(step)
 	if _, err := w.k.Stage(match, prefix, false, step); err != nil {
 		w.d.refusedMilestone(step, err)
 		return false

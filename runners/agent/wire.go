@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"strconv"
+	"time"
 )
 
 // Bounds of the socket protocol (PROTOCOL.md).
@@ -34,6 +35,26 @@ type request struct {
 	Name     string         `json:"name"`
 	ExpectS  float64        `json:"expect_s"`
 	Text     string         `json:"text"`
+	WaitS    float64        `json:"wait_s"`
+	SaveS    float64        `json:"save_s"`
+	AgoS     float64        `json:"ago_s"`
+}
+
+// outlay is what a step says of the seconds since the last line.
+func (r *request) outlay() outlay {
+	return outlay{wait: bounded(r.WaitS), save: bounded(r.SaveS), ago: bounded(r.AgoS)}
+}
+
+func bounded(s float64) time.Duration {
+	return time.Duration(min(max(s, 0), maxExpect) * float64(time.Second))
+}
+
+// wholeLines cuts a stream into lines without their newlines; what follows the last newline is none.
+func wholeLines(b []byte, _ bool) (advance int, line []byte, err error) {
+	if n := bytes.IndexByte(b, '\n'); n >= 0 {
+		return n + 1, b[:n], nil
+	}
+	return 0, nil, nil
 }
 
 // oneWay reports whether an op never has an answer.

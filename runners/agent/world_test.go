@@ -63,6 +63,7 @@ type world struct {
 	work    string
 	spec    record.Spec
 	terms   record.Terms
+	window  float64 // capture window of the claims, seconds; 0: they name none
 	scratch string
 	marks   string
 	die     string   // DIE_AT of the next agent
@@ -106,7 +107,7 @@ func (w *world) claim(n int64) {
 	if w.work == "" {
 		w.publish()
 	}
-	put(w, w.b, record.ClaimKey(w.work, n), record.Claim{Protocol: 1, Work: w.work, Dispatch: n, Nonce: record.Nonce(), Platform: "here", Terms: w.terms,
+	put(w, w.b, record.ClaimKey(w.work, n), record.Claim{Protocol: 1, Work: w.work, Dispatch: n, Nonce: record.Nonce(), Platform: "here", Terms: w.terms, CaptureS: w.window,
 		Secrets: []string{"MY_SECRET"}})
 }
 
@@ -161,7 +162,7 @@ func (w *world) run(n int64, want int) *agentProc {
 // until polls for a fact.
 func (w *world) until(what string, fact func() bool) {
 	w.Helper()
-	for end := time.Now().Add(30 * time.Second); !fact(); <-time.After(2 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); !fact(); <-time.After(2 * time.Millisecond) {
 		if time.Now().After(end) {
 			w.Fatalf("waited in vain for: %s", what)
 		}

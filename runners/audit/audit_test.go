@@ -14,15 +14,38 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/headway-run/headway/runners/bucket"
+	"github.com/headway-run/headway/runners/bucket/dir"
 	"github.com/headway-run/headway/runners/bucket/mem"
+	"github.com/headway-run/headway/runners/bucket/probe"
 	"github.com/headway-run/headway/runners/record"
 	"github.com/headway-run/headway/runners/witness"
 )
 
 // bench is a bucket with a few works that were made by the protocol itself.
 type bench struct {
-	*mem.Bucket
-	t *testing.T
+	bucket.Bucket
+	t       *testing.T
+	touched map[string]bool // keys written since mended; nil: not noted
+}
+
+func (b *bench) Put(ctx context.Context, key string, body bucket.Body, c bucket.Cond) (bucket.Version, error) {
+	if b.touched != nil {
+		b.touched[key] = true
+	}
+	return b.Bucket.Put(ctx, key, body, c)
+}
+
+func newBench(t *testing.T, b bucket.Bucket) *bench { return &bench{Bucket: b, t: t} }
+
+// onMem and onDir are the stores that every test can have.
+func onMem(*testing.T) bucket.Bucket { return mem.New() }
+
+func onDir(t *testing.T) bucket.Bucket {
+	b, err := dir.Open(t.TempDir(), dir.Options{Create: true, NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
 }
 
 func (b *bench) put(key string, v any) []byte {
@@ -66,6 +89,9 @@ func change[T any](b *bench, key string, f func(*T)) {
 
 func (b *bench) remove(key string) {
 	b.t.Helper()
+	if b.touched != nil {
+		b.touched[key] = true
+	}
 	if err := b.Delete(b.t.Context(), key); err != nil {
 		b.t.Fatal(err)
 	}
@@ -89,8 +115,10 @@ func (b *bench) spec(i int) string {
 
 func (b *bench) capture(work string, n int64) *witness.Holder {
 	b.t.Helper()
-	b.put(record.ClaimKey(work, n), record.Claim{Protocol: 1, Work: work, Dispatch: n, Nonce: record.Nonce()})
-	b.put(record.ReceiptKey(work, n), record.Receipt{Protocol: 1, Work: work, Dispatch: n})
+	claim := record.Claim{Protocol: 1, Work: work, Dispatch: n, Nonce: record.Nonce()}
+	b.put(record.ClaimKey(work, n), claim)
+	b.put(record.ReceiptKey(work, n), record.Receipt{Protocol: 1, Work: work, Dispatch: n, Nonce: claim.Nonce})
+	b.put(record.ReleaseKey(work, n, 1), record.Release{Protocol: 1, Work: work, Dispatch: n, Nonce: record.Nonce(), Settlement: "closed"})
 	h, err := witness.Capture(b.t.Context(), b, witness.CaptureRequest{Work: work, Dispatch: n, Lease: witness.LeaseFor(0, time.Second, 0)})
 	if err != nil {
 		b.t.Fatal(err)
@@ -128,6 +156,30 @@ func (b *bench) finish(h *witness.Holder) {
 	m := record.Manifest{Protocol: 1, Work: r.Work, Attempt: r.Attempt, Step: 40, Parent: r.Resume, Files: b.files(folder, 40)}
 	raw := b.put(folder+"manifest.json", m)
 	b.won(h.Finish(b.t.Context(), witness.FinishedPointer{Attempt: r.Attempt, Manifest: folder + "manifest.json", SHA256: record.Hash(raw)}, witness.Progress{Step: 40}))
+	b.put(record.EndKey(r.Work, r.Attempt), record.End{Protocol: 1, Work: r.Work, Attempt: r.Attempt, Class: "finished"})
+}
+
+// late is what a deposed worker's courier brings after the take-over: a milestone of attempt 1, whole, that grew from the
+// pointer of that moment.
+func (b *bench) late(work string, milestone int64) {
+	seen, err := witness.Read(b.t.Context(), b, work)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	folder := record.MilestonePrefix(work, 1, milestone)
+	b.put(folder+"manifest.json", record.Manifest{Protocol: 1, Work: work, Attempt: 1, Milestone: milestone, Step: 25, Parent: seen.Record.Resume, Files: b.files(folder, 25)})
+}
+
+// around adds what is of no work.
+func (b *bench) around() {
+	b.put("platform/local", []byte(`{"protocol":1,"platform":"local","write":"`+record.Nonce()+`","series":1,"park_s":60}`))
+	b.put(record.CodeKey(strings.Repeat("a1", 20)), []byte("x"))
+	b.put(record.CodeKey(strings.Repeat("a1", 32)), []byte("x"))
+	b.put("accepted/-", []byte("{}"))
+	if err := probe.Write(b.t.Context(), b, probe.Report{Protocol: 1, Pass: true, Time: time.Now().Format(time.RFC3339)}); err != nil {
+		b.t.Fatal(err)
+	}
+	b.put(probe.Prefix+"left/over", []byte("x"))
 }
 
 // history makes the work that most tests spoil: attempt 1 advanced twice and was revoked, attempt 2 yielded at once,
@@ -141,7 +193,7 @@ func (b *bench) history(i int, finish bool) string {
 	if r, _, err := witness.Revoke(ctx, b, h.Seen(), "silent"); r != witness.Ended {
 		b.t.Fatal(r, err)
 	}
-	b.put(record.MilestonePrefix(work, 1, 3)+"state.json", []byte("late upload of a deposed worker"))
+	b.late(work, 3)
 	h = b.capture(work, 2)
 	b.put(record.EndKey(work, 2), record.End{Protocol: 1, Work: work, Attempt: 2, Class: "yielded"})
 	b.won(h.Yield(ctx, "spot notice"))
@@ -154,7 +206,7 @@ func (b *bench) history(i int, finish bool) string {
 }
 
 func TestSoundBucket(t *testing.T) {
-	b := &bench{mem.New(), t}
+	b := newBench(t, onMem(t))
 	for i := range 6 {
 		b.history(i, i%2 == 0)
 	}
@@ -164,14 +216,13 @@ func TestSoundBucket(t *testing.T) {
 	if r, _, err := witness.Stop(t.Context(), b, stopped, 1, "never"); r != witness.Ended {
 		t.Fatal(r, err)
 	}
-	b.put("platform/local", []byte("{}"))
-	b.put("code/abc.tar.zst", []byte("x"))
+	b.around()
 	for _, deep := range []bool{false, true} {
 		got, err := Check(t.Context(), b, Options{Deep: deep})
 		if err != nil || !got.OK() {
 			t.Fatal(err, got.Findings)
 		}
-		want := Report{Works: 8, Witnesses: 7, Finished: 3, Dispatches: 19, Attempts: 18, Snapshots: 21, Files: 42, Deep: deep,
+		want := Report{Works: 8, Witnesses: 7, Finished: 3, Dispatches: 19, Attempts: 18, Snapshots: 21, Files: 42, Code: 2, Platforms: 1, Deep: deep,
 			Bytes: got.Bytes, Requests: got.Requests, Findings: []Finding{}}
 		if diff := cmp.Diff(want, got); diff != "" || got.Bytes == 0 {
 			t.Errorf("(-want +got):\n%s", diff)
@@ -189,40 +240,119 @@ type spoiled struct {
 	at     func(work string) string // key of the finding
 }
 
+func allSpoiled() []spoiled {
+	return slices.Concat(spoiledRecords(), spoiledWitnesses(), spoiledPointers(), spoiledSnapshots(), spoiledFiles(), spoiledAround())
+}
+
+// template is a sound bucket: a work that runs and one that is finished, to be spoiled, and a neighbour of each sort.
+type template struct {
+	*bench
+	running, finished string
+}
+
+func newTemplate(t *testing.T) template {
+	b := newBench(t, onMem(t))
+	b.around()
+	b.history(1, true)
+	b.history(2, false)
+	out := template{b, b.history(3, false), b.history(4, true)}
+	if got, err := Check(t.Context(), b, Options{Deep: true}); err != nil || !got.OK() {
+		t.Fatal("before anything was spoiled:", err, got.Findings)
+	}
+	return out
+}
+
+// into copies everything into another store.
+func (m template) into(t *testing.T, b bucket.Bucket) *bench {
+	t.Helper()
+	p, err := m.List(t.Context(), "", "", 0)
+	if err != nil || p.More {
+		t.Fatal(p.More, err)
+	}
+	out := newBench(t, b)
+	for _, it := range p.Items {
+		out.put(it.Key, m.raw(it.Key))
+	}
+	return out
+}
+
+// mend puts everything back that was touched.
+func (m template) mend(b *bench) {
+	b.t.Helper()
+	for key := range b.touched {
+		o, err := m.Get(b.t.Context(), key, bucket.Range{})
+		if bucket.Is(err, bucket.NotFound) {
+			b.remove(key)
+			continue
+		}
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		_ = o.Body.Close()
+		b.put(key, m.raw(key))
+	}
+	clear(b.touched)
+}
+
 func TestSpoiledBuckets(t *testing.T) {
-	for _, c := range slices.Concat(spoiledRecords(), spoiledSnapshots(), spoiledFiles()) {
+	for name, store := range map[string]bucket.Bucket{"mem": onMem(t), "dir": onDir(t)} {
+		t.Run(name, func(t *testing.T) { spoilAll(t, store) })
+	}
+}
+
+// spoilAll goes through every way to spoil a bucket, on one store that is mended in between.
+func spoilAll(t *testing.T, store bucket.Bucket) {
+	sound, help := newTemplate(t), advices()
+	b := sound.into(t, store)
+	b.touched = map[string]bool{}
+	for _, c := range allSpoiled() {
 		t.Run(c.name, func(t *testing.T) {
-			b := &bench{mem.New(), t}
-			b.history(1, true) // a sound neighbour
-			work := b.history(2, c.finish)
-			b.history(3, false)
-			c.spoil(b, work)
-			if c.deep {
-				if got, err := Check(t.Context(), b, Options{}); err != nil || !got.OK() {
-					t.Fatal("seen without reading the files:", err, got.Findings)
-				}
+			if help[c.name] == "" {
+				t.Error("no advice is expected")
 			}
-			got, err := Check(t.Context(), b, Options{Deep: true})
-			if err != nil {
-				t.Fatal(err)
+			b.t = t
+			work := sound.running
+			if c.finish {
+				work = sound.finished
 			}
-			hit := false
-			for _, f := range got.Findings {
-				if f.Text == "" || f.Do == "" || !strings.Contains(f.Key, work) && !strings.Contains(c.name, "stray") {
-					t.Errorf("a finding at a sound work or without a sentence: %+v", f)
-				}
-				hit = hit || f.Invariant == c.want && f.Key == c.at(work)
-			}
-			if !hit {
-				t.Fatalf("want %s at %s, found %+v", c.want, c.at(work), got.Findings)
-			}
+			c.check(b, work, help[c.name])
+			sound.mend(b)
 		})
+	}
+	if got, err := Check(t.Context(), b, Options{Deep: true}); err != nil || !got.OK() {
+		t.Fatal("after everything was mended:", err, got.Findings)
+	}
+}
+
+// check spoils one work between a finished and a running neighbour: it is named, with what helps, and they are not.
+func (c spoiled) check(b *bench, work, help string) {
+	t := b.t
+	t.Helper()
+	c.spoil(b, work)
+	if c.deep {
+		if got, err := Check(t.Context(), b, Options{}); err != nil || !got.OK() {
+			t.Fatal("seen without reading the files:", err, got.Findings)
+		}
+	}
+	got, err := Check(t.Context(), b, Options{Deep: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hit := false
+	for _, f := range got.Findings {
+		if f.Text == "" || f.Do == "" || strings.HasSuffix(f.Do, "...") || !strings.Contains(f.Key, work) && !strings.Contains(c.name, "stray") {
+			t.Errorf("a finding at a sound work or without a sentence: %+v", f)
+		}
+		hit = hit || f.Invariant == c.want && f.Key == c.at(work) && strings.Contains(strings.ReplaceAll(f.Do, work, "WORK"), help)
+	}
+	if !hit {
+		t.Fatalf("want %s at %s and %q, found %+v", c.want, c.at(work), help, got.Findings)
 	}
 }
 
 // TestStoreErrors: a store that fails is an error and never a finding.
 func TestStoreErrors(t *testing.T) {
-	b := &bench{mem.New(), t}
+	b := newBench(t, onMem(t))
 	b.history(1, true)
 	total, err := Check(t.Context(), b, Options{Deep: true})
 	if err != nil {
@@ -272,7 +402,7 @@ func (f *failing) List(ctx context.Context, prefix, after string, limit int) (*b
 }
 
 func TestFindingsAreBounded(t *testing.T) {
-	b := &bench{mem.New(), t}
+	b := newBench(t, onMem(t))
 	for i := range 30 {
 		b.put(fmt.Sprintf("witness/%02d", i), []byte("x"))
 	}

@@ -2,18 +2,19 @@ package audit
 
 import (
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/headway-run/headway/runners/bucket/mem"
 	"github.com/headway-run/headway/runners/record"
 	"github.com/headway-run/headway/runners/witness"
 )
 
-// TestBesideLiveWorkers: while works are captured, advanced, written off and finished, no check sees anything wrong.
+// TestBesideLiveWorkers: while works are captured, advanced, written off and finished, and what they no longer need is
+// tidied away, no check sees anything wrong.
 func TestBesideLiveWorkers(t *testing.T) {
-	b := &bench{mem.New(), t}
+	b := newBench(t, onMem(t))
 	var wg sync.WaitGroup
 	done := make(chan struct{})
 	var works []string
@@ -42,6 +43,16 @@ func TestBesideLiveWorkers(t *testing.T) {
 			}
 		})
 	}
+	wg.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			case <-time.After(time.Millisecond):
+				b.sweep(works)
+			}
+		}
+	})
 	checks := 0
 	for finished := 0; finished < len(works); checks++ {
 		got, err := Check(t.Context(), b, Options{Deep: checks%2 == 0})
@@ -53,6 +64,10 @@ func TestBesideLiveWorkers(t *testing.T) {
 	}
 	close(done)
 	wg.Wait()
+	b.sweep(works)
+	if got, err := Check(t.Context(), b, Options{Deep: true}); err != nil || !got.OK() || got.Dispatches > 0 {
+		t.Errorf("after all was tidied: %v %d claims %+v", err, got.Dispatches, got.Findings)
+	}
 	t.Logf("%d checks beside live workers", checks)
 }
 
@@ -94,4 +109,41 @@ func (b *bench) attempt(work string, n int64) bool {
 	raw := b.put(folder+"manifest.json", man)
 	v := h.Finish(ctx, witness.FinishedPointer{Attempt: r.Attempt, Manifest: folder + "manifest.json", SHA256: record.Hash(raw)}, witness.Progress{})
 	return v.Outcome == witness.Won
+}
+
+// sweep deletes what retention may: the claims of finished works, and the milestones of deposed attempts that are on no
+// line.
+func (b *bench) sweep(works []string) {
+	for _, work := range works {
+		seen, err := witness.Read(b.t.Context(), b, work)
+		if err != nil {
+			continue
+		}
+		kept := map[string]bool{}
+		for p := seen.Record.Resume; p != nil; {
+			var m record.Manifest
+			if err := record.Decode(b.raw(p.Manifest), record.MaxManifest, &m); err != nil {
+				b.t.Error(err)
+				return
+			}
+			kept[strings.TrimSuffix(p.Manifest, "manifest.json")], p = true, m.Parent
+		}
+		page, err := b.List(b.t.Context(), record.WorkPrefix(work), "", 0)
+		if err != nil {
+			b.t.Error(err)
+			return
+		}
+		for _, it := range page.Items {
+			k, _ := record.Parse(it.Key)
+			claims := k.Dispatch > 0 && seen.Record.State == witness.Finished
+			deposed := k.Attempt > 0 && k.Attempt < seen.Record.Attempt && strings.HasPrefix(k.Rest, "milestone/") &&
+				!kept[it.Key[:len(record.MilestonePrefix(work, k.Attempt, 1))]]
+			if !claims && !deposed {
+				continue
+			}
+			if err := b.Delete(b.t.Context(), it.Key); err != nil {
+				b.t.Error(err)
+			}
+		}
+	}
 }

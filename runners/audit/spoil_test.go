@@ -22,25 +22,6 @@ func rehash(b *bench, work string) {
 
 func spoiledRecords() []spoiled {
 	return []spoiled{
-		{"witness deleted", false, false, func(b *bench, w string) { b.remove(record.WitnessKey(w)) }, OneWriter, record.WitnessKey},
-		{"witness is half", false, false, func(b *bench, w string) { b.put(record.WitnessKey(w), b.raw(record.WitnessKey(w))[:100]) }, Format, record.WitnessKey},
-		{"witness too big", false, false, func(b *bench, w string) { b.put(record.WitnessKey(w), make([]byte, 1<<20)) }, Format, record.WitnessKey},
-		{"witness of another work", false, false, func(b *bench, w string) {
-			b.put(record.WitnessKey(w), b.raw(record.WitnessKey(b.history(50, false))))
-		}, Format, record.WitnessKey},
-		{"witness rolled back", false, false, func(b *bench, w string) {
-			change(b, record.WitnessKey(w), func(r *witness.Record) { r.Attempt, r.Resume = 2, nil })
-		}, OneWriter, record.WitnessKey},
-		{"ran after the end", true, false, func(b *bench, w string) {
-			b.put(record.ClaimKey(w, 4), record.Claim{Protocol: 1, Work: w, Dispatch: 4, Nonce: record.Nonce()})
-			b.put(record.OpenKey(w, 4), record.Open{Protocol: 1, Work: w, Attempt: 4, Holder: record.Nonce(), Dispatch: 4})
-		}, Terminal, record.WitnessKey},
-		{"held by another than who opened", false, false, func(b *bench, w string) {
-			change(b, record.WitnessKey(w), func(r *witness.Record) { r.Holder = record.Nonce() })
-		}, OneHolder, openKey(3)},
-		{"captured without a claim", false, false, func(b *bench, w string) {
-			change(b, record.WitnessKey(w), func(r *witness.Record) { r.Dispatch = 9 })
-		}, Claimed, record.WitnessKey},
 		{"spec deleted", false, false, func(b *bench, w string) { b.remove(record.SpecKey(w)) }, Identity, record.SpecKey},
 		{"spec of another identity", false, false, func(b *bench, w string) {
 			change(b, record.SpecKey(w), func(s *record.Spec) { s.Identity = []byte(`{"seed":7}`) })
@@ -64,6 +45,15 @@ func spoiledRecords() []spoiled {
 		}, Format, func(w string) string { return record.ReceiptKey(w, 2) }},
 		{"receipt copied", false, true, func(b *bench, w string) { b.put(record.ReceiptKey(w, 2), b.raw(record.ReceiptKey(w, 1))) }, Format,
 			func(w string) string { return record.ReceiptKey(w, 2) }},
+		{"receipt of another claim", false, true, func(b *bench, w string) {
+			change(b, record.ReceiptKey(w, 2), func(r *record.Receipt) { r.Nonce = record.Nonce() })
+		}, Claimed, func(w string) string { return record.ReceiptKey(w, 2) }},
+		{"release of another work", false, true, func(b *bench, w string) {
+			change(b, record.ReleaseKey(w, 2, 1), func(r *record.Release) { r.Work = record.Hash(nil) })
+		}, Format, func(w string) string { return record.ReleaseKey(w, 2, 1) }},
+		{"release says nonsense", false, true, func(b *bench, w string) {
+			change(b, record.ReleaseKey(w, 2, 1), func(r *record.Release) { r.Settlement = "perhaps" })
+		}, Format, func(w string) string { return record.ReleaseKey(w, 2, 1) }},
 		{"open deleted", false, false, func(b *bench, w string) { b.remove(record.OpenKey(w, 1)) }, OneWriter,
 			func(w string) string { return record.SegmentKey(record.LogPrefix(w, 1), 0) }},
 		{"open copied", false, false, func(b *bench, w string) { b.put(record.OpenKey(w, 2), b.raw(record.OpenKey(w, 1))) }, Format, openKey(2)},
@@ -75,13 +65,18 @@ func spoiledRecords() []spoiled {
 		{"open without a claim", false, false, func(b *bench, w string) {
 			change(b, record.OpenKey(w, 2), func(o *record.Open) { o.Dispatch = 77 })
 		}, Claimed, openKey(2)},
+		{"end is no JSON", false, false, func(b *bench, w string) { b.put(record.EndKey(w, 2), []byte("{")) }, Format,
+			func(w string) string { return record.EndKey(w, 2) }},
+		{"open of no holder", false, false, func(b *bench, w string) {
+			change(b, record.OpenKey(w, 1), func(o *record.Open) { o.Holder = "me" })
+		}, OneHolder, openKey(1)},
 		{"end of another attempt", false, false, func(b *bench, w string) {
 			change(b, record.EndKey(w, 2), func(e *record.End) { e.Attempt = 1 })
 		}, Format, func(w string) string { return record.EndKey(w, 2) }},
 		{"stray key in the work", false, false, func(b *bench, w string) { b.put(record.WorkPrefix(w)+"attempt/7/x", []byte("x")) }, Format,
 			func(w string) string { return record.WorkPrefix(w) + "attempt/7/x" }},
 		{"stray key beside works", false, false, func(b *bench, _ string) { b.put("work/readme", []byte("x")) }, Format, func(string) string { return "work/readme" }},
-		{"stray lease", false, false, func(b *bench, _ string) { b.put("witness/readme", []byte("x")) }, Format, func(string) string { return "readme" }},
+		{"stray lease", false, false, func(b *bench, _ string) { b.put("witness/readme", []byte("x")) }, Format, func(string) string { return "witness/readme" }},
 	}
 }
 
@@ -170,6 +165,7 @@ func spoiledFiles() []spoiled {
 			change(b, record.ResultManifestKey(w, 3), func(m *record.Manifest) { m.Milestone = 4 })
 			change(b, record.WitnessKey(w), func(r *witness.Record) { r.Finished.SHA256 = record.Hash(b.raw(r.Finished.Manifest)) })
 		}, Complete, func(w string) string { return record.ResultManifestKey(w, 3) }},
-		{"finished without a reservation", true, false, func(b *bench, w string) { b.remove(record.OpenKey(w, 3)) }, OneWriter, openKey(3)},
+		{"finished without a reservation", true, false, func(b *bench, w string) { b.remove(record.OpenKey(w, 3)) }, OneWriter,
+			func(w string) string { return record.EndKey(w, 3) }},
 	}
 }

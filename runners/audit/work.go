@@ -5,10 +5,11 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
+	"github.com/headway-run/headway/runners/bucket"
 	"github.com/headway-run/headway/runners/record"
-	"github.com/headway-run/headway/runners/witness"
 )
 
 // work is what one work has in the store, by its listing.
@@ -16,30 +17,42 @@ type work struct {
 	id       string
 	spec     bool
 	claims   map[int64]bool     // dispatch number → its claim is there
+	nonces   map[int64]string   // dispatch number → the claim's nonce, where it could be read
 	extras   map[int64][]string // dispatch number → keys of its receipt and releases
 	attempts map[int64]*attempt
-	chain    map[record.Pointer]bool // what the pointer leads back to
+	chain    []record.Pointer // what the pointer leads back to, newest first
+	gone     *record.Trim     // where retention ended the chain; nil: it did not
+
+	finished, held bool // by its witness, as read before the claims are judged
 }
 
 type attempt struct {
 	open bool
 	end  bool
-	data string          // first key that is not open.json
-	by   *record.Open    // as read; nil: absent or undecodable
-	heir *record.Pointer // what the first snapshot of this attempt on the chain grew from
-	root bool            // … and that it grew from nothing
+	data string       // first key that is not open.json
+	last string       // manifest of its newest milestone, by the listing
+	by   *record.Open // as read; nil: absent or undecodable
+	went *record.End  // likewise
 }
 
 // sentences that several findings share: what to do.
 const (
-	doLook     = "look at the object and at who can write to the bucket; headway leaves it alone"
-	doWitness  = "launch nothing for this work; restore the witness from a backup of the bucket, or repair it by hand"
-	doSnapshot = "restore the object from a backup of the bucket, or start the work again under another seed or replica"
+	doLook  = "look at the object and at who can write to the bucket, and restore it from a backup of the bucket; nothing of headway's writes over it"
+	doNewer = "look at it with a newer version of headway: this one only reads what it understands"
+	doNote  = "delete it if there is no backup of the bucket to restore it from: it is an account of what happened, and nothing depends on it"
 )
 
 // work checks one work: takes its keys from the listing, reads its records, then its witness.
 func (c *check) work(ctx context.Context, id string, keys *listing) error {
-	w := &work{id: id, claims: map[int64]bool{}, extras: map[int64][]string{}, attempts: map[int64]*attempt{}, chain: map[record.Pointer]bool{}}
+	return c.twice(func() error { return c.look(ctx, id, keys) }, func() error { return c.look(ctx, id, c.list(record.WorkPrefix(id))) })
+}
+
+func newWork(id string) *work {
+	return &work{id: id, claims: map[int64]bool{}, nonces: map[int64]string{}, extras: map[int64][]string{}, attempts: map[int64]*attempt{}}
+}
+
+func (c *check) look(ctx context.Context, id string, keys *listing) error {
+	w := newWork(id)
 	found := false
 	for {
 		it, err := keys.peek(ctx)
@@ -48,8 +61,7 @@ func (c *check) work(ctx context.Context, id string, keys *listing) error {
 		}
 		if it == nil || !strings.HasPrefix(it.Key, record.WorkPrefix(id)) {
 			if it != nil && !found && !strings.Contains(strings.TrimPrefix(it.Key, "work/"), "/") {
-				c.find(it.Key, Format, doLook, "no key of headway: work/ holds folders named by a work")
-				keys.next()
+				keys.next() // an object in the place of a folder
 			}
 			break
 		}
@@ -57,12 +69,18 @@ func (c *check) work(ctx context.Context, id string, keys *listing) error {
 		c.sort(w, it.Key)
 		keys.next()
 	}
-	if !isWork(id) {
-		c.find(id, Format, doLook, "%q is no work: a work is 64 hex digits", id)
+	if !hexDigits(id, 64) {
+		key := "work/" + id
+		if gone, err := c.missing(ctx, record.WitnessKey(id)); err != nil && !bucket.Is(err, bucket.BadKey) {
+			return err
+		} else if err == nil && !gone {
+			key = record.WitnessKey(id)
+		}
+		c.find(key, Format, doStrange, "no key of headway: a work is named by 64 hex digits")
 		return nil
 	}
 	c.r.Works++
-	for _, step := range []func(context.Context, *work) error{c.checkSpec, c.checkClaims, c.checkAttempts, c.checkWitness} {
+	for _, step := range []func(context.Context, *work) error{c.checkSpec, c.checkAttempts, c.checkWitness, c.checkClaims} {
 		if err := step(ctx, w); err != nil {
 			return err
 		}
@@ -70,36 +88,72 @@ func (c *check) work(ctx context.Context, id string, keys *listing) error {
 	return nil
 }
 
-func isWork(id string) bool {
-	return len(id) == 64 && strings.Trim(id, "0123456789abcdef") == ""
-}
-
 // sort puts one listed key where it belongs.
 func (c *check) sort(w *work, key string) {
 	p, ok := record.Parse(key)
 	switch {
-	case ok && p.Rest == "spec.json" && p.Attempt == 0 && p.Dispatch == 0:
+	case ok && key == record.SpecKey(w.id):
 		w.spec = true
+		return
 	case ok && p.Dispatch > 0 && key == record.ClaimKey(w.id, p.Dispatch):
 		w.claims[p.Dispatch] = true
-	case ok && p.Dispatch > 0 && strings.HasPrefix(key, strings.TrimSuffix(record.ClaimKey(w.id, p.Dispatch), "json")):
+		return
+	case ok && p.Dispatch > 0 && answers(w.id, p.Dispatch, key, p.Rest):
 		w.extras[p.Dispatch] = append(w.extras[p.Dispatch], key)
+		return
 	case ok && p.Attempt > 0 && strings.HasPrefix(key, record.AttemptPrefix(w.id, p.Attempt)):
 		a := w.attempts[p.Attempt]
 		if a == nil {
 			a = &attempt{}
 			w.attempts[p.Attempt] = a
 		}
-		switch {
-		case p.Rest == "open.json":
-			a.open = true
-		case a.data == "":
-			a.data = key
+		if a.sort(w.id, p.Attempt, key, p.Rest) {
+			return
 		}
-		a.end = a.end || p.Rest == "end.json"
-	default:
-		c.find(key, Format, doLook, "no key of headway: nothing of this name belongs under a work")
 	}
+	c.find(key, Format, doStrange, "no key of headway: nothing of this name belongs under a work")
+}
+
+// answers reports whether a key is the receipt or a release of a dispatch, or its worker's refusal.
+func answers(work string, n int64, key, rest string) bool {
+	if key == record.ReceiptKey(work, n) || key == record.RefusalKey(work, n) {
+		return true
+	}
+	k, ok := record.ReleaseNumber(rest)
+	return ok && key == record.ReleaseKey(work, n, k)
+}
+
+// sort notes one key below an attempt's prefix; false: no attempt has such a key.
+func (a *attempt) sort(work string, n int64, key, rest string) bool {
+	if rest == "open.json" {
+		a.open = true
+		return true
+	}
+	if a.data == "" {
+		a.data = key
+	}
+	kind, below, _ := strings.Cut(rest, "/")
+	switch {
+	case rest == "end.json":
+		a.end = true
+	case kind == "log" || kind == "events":
+		off, ok := record.SegmentOffset(key)
+		return ok && key == record.SegmentKey(record.AttemptPrefix(work, n)+kind+"/", off)
+	case kind == "result":
+		return below != ""
+	case kind == "milestone":
+		num, file, _ := strings.Cut(below, "/")
+		m, err := strconv.ParseInt(num, 10, 64)
+		if err != nil || m < 1 || file == "" || !strings.HasPrefix(key, record.MilestonePrefix(work, n, m)) {
+			return false
+		}
+		if key == record.MilestoneManifestKey(work, n, m) {
+			a.last = key
+		}
+	default:
+		return false
+	}
+	return true
 }
 
 // missing asks again, directly, for what a listing did not show: pages are read one after the other, and what a later
@@ -109,103 +163,114 @@ func (c *check) missing(ctx context.Context, key string) (bool, error) {
 	return err == nil && b == nil && !big, err
 }
 
-// decode reads one small record; false: it was reported.
-func (c *check) decode(ctx context.Context, key string, v any, ours func() bool) (bool, error) {
-	b, big, err := c.get(ctx, key, record.MaxRecord)
+// decode reads one small record that was listed; false: it was reported, or is gone.
+func (c *check) decode(ctx context.Context, key, do string, v any, ours func() (protocol int, ok bool)) (bool, error) {
+	b, why, err := c.small(ctx, key, record.MaxRecord, v)
 	switch {
 	case err != nil:
 		return false, err
 	case b == nil:
-		c.find(key, Format, doLook, "was listed and is not there: somebody deletes while this runs")
-		return false, nil
-	case big:
-		c.find(key, Format, doLook, "is too big for a record")
-		return false, nil
-	}
-	if err := record.Decode(b, record.MaxRecord, v); err != nil {
-		c.find(key, Format, doLook, "is no record: %v", err)
+		return false, nil // tidied away since it was listed; where it must be there, that is asked elsewhere
+	case why != "":
+		c.find(key, Format, do, "%s", why)
 		return false, nil
 	}
-	if !ours() {
-		c.find(key, Format, doLook, "names another work or number than its key, or a newer protocol (copied from elsewhere?)")
-		return false, nil
+	protocol, ok := ours()
+	switch {
+	case protocol > record.Protocol:
+		c.find(key, Format, doNewer, "is written in protocol %d, this program knows %d", protocol, record.Protocol)
+	case !ok || protocol < 1:
+		c.find(key, Format, do, "names another work or number than its key does, or no protocol (copied from elsewhere?)")
 	}
-	return true, nil
+	return ok && protocol >= 1 && protocol <= record.Protocol, nil
 }
 
 // checkSpec: the work is what its identity hashes to.
 func (c *check) checkSpec(ctx context.Context, w *work) error {
+	const do = "restore the spec from a backup of the bucket, or delete it: the next launch writes it again from the plan; until then no worker takes the work"
 	key := record.SpecKey(w.id)
 	if !w.spec {
-		if len(w.claims)+len(w.attempts) > 0 {
-			c.find(key, Identity, "launch nothing for this work: a worker can't know what to do; restore the spec from a backup of the bucket",
+		if len(w.claims)+len(w.attempts) == 0 {
+			return nil
+		}
+		gone, err := c.missing(ctx, key)
+		if gone {
+			c.find(key, Identity, "restore the spec from a backup of the bucket, or let the next launch write it again from the plan: headway apply",
 				"there are claims or attempts, but no spec: it is written before the first claim")
 		}
-		return nil
+		return err
 	}
 	var s record.Spec
-	ok, err := c.decode(ctx, key, &s, func() bool { return s.Work == w.id && s.Protocol <= record.Protocol })
+	ok, err := c.decode(ctx, key, do, &s, func() (int, bool) { return s.Protocol, s.Work == w.id })
 	if !ok {
 		return err
 	}
 	if err := record.CheckIdentity(s); err != nil { // every worker refuses such a spec
-		c.find(key, Identity, "restore the spec from a backup of the bucket: no worker takes this one; look at who can write to the bucket",
-			"is not what the work stands for: %v", err)
+		c.find(key, Identity, do+"; look at who can write to the bucket", "is not what the work stands for: %v", err)
 	}
 	return nil
 }
 
-// checkClaims: numbers without a gap, each record in its place, nothing said of a dispatch that was never claimed.
+// checkClaims: numbers without a gap, each record in its place, nothing said of a dispatch that was never claimed. Of a
+// work that is finished they may be tidied away: then only what is left is read.
 func (c *check) checkClaims(ctx context.Context, w *work) error {
 	want := int64(1)
 	nonces := map[string]int64{}
 	for _, n := range slices.Sorted(maps.Keys(w.claims)) {
 		c.r.Dispatches++
-		for ; want < n; want++ {
-			gone, err := c.missing(ctx, record.ClaimKey(w.id, want))
-			if err != nil {
+		if want < n { // one finding for a gap, however wide
+			if err := c.unclaimed(ctx, w, want, record.ClaimKey(w.id, want), "dispatch %d has no claim, but a later one has", want); err != nil {
 				return err
 			}
-			if !gone {
-				continue
-			}
-			c.find(record.ClaimKey(w.id, want), Claimed, "look at who can write to the bucket; the next launch takes the next number",
-				"dispatch %d has no claim, but a later one has", want)
-			break // one finding for a gap, however wide
 		}
 		want = n + 1
 		var claim record.Claim
 		key := record.ClaimKey(w.id, n)
-		ok, err := c.decode(ctx, key, &claim, func() bool {
-			return claim.Work == w.id && claim.Dispatch == n && claim.Protocol <= record.Protocol
-		})
+		ok, err := c.decode(ctx, key, doClaim, &claim, func() (int, bool) { return claim.Protocol, claim.Work == w.id && claim.Dispatch == n })
 		if err != nil {
 			return err
 		}
 		if !ok {
 			continue
 		}
-		if other, has := nonces[claim.Nonce]; has || claim.Nonce == "" {
-			c.find(key, Claimed, doLook, "has no nonce of its own (dispatch %d has the same)", other)
+		if other, has := nonces[claim.Nonce]; claim.Nonce == "" {
+			c.find(key, Claimed, doClaim, "has no nonce: two dispatchers could both take it for theirs")
+		} else if has {
+			c.find(key, Claimed, doClaim, "has no nonce of its own: dispatch %d has the same", other)
 		}
-		nonces[claim.Nonce] = n
+		nonces[claim.Nonce], w.nonces[n] = n, claim.Nonce
 	}
 	for _, n := range slices.Sorted(maps.Keys(w.extras)) {
 		if err := c.checkAnswers(ctx, w, n); err != nil {
 			return err
 		}
-		if w.claims[n] {
-			continue
-		}
-		gone, err := c.missing(ctx, record.ClaimKey(w.id, n))
-		if err != nil {
+		if err := c.unclaimed(ctx, w, n, record.ClaimKey(w.id, n), "dispatch %d has an answer of a platform, but no claim", n); err != nil {
 			return err
 		}
-		if gone {
-			c.find(record.ClaimKey(w.id, n), Claimed, doLook, "dispatch %d has an answer of a platform, but no claim", n)
+	}
+	for _, n := range slices.Sorted(maps.Keys(w.attempts)) {
+		if o := w.attempts[n].by; o != nil {
+			if err := c.unclaimed(ctx, w, o.Dispatch, record.OpenKey(w.id, n), "attempt %d belongs to dispatch %d, which has no claim", n, o.Dispatch); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// doClaim is what to do where a claim is missing or is not what it should be. Nobody writes it a second time.
+const doClaim = "look at who can write to the bucket, and restore the claim from a backup of it; without one leave it: the next launch takes the next number"
+
+// unclaimed finds fault with an object that needs the claim of dispatch n, where there is none.
+func (c *check) unclaimed(ctx context.Context, w *work, n int64, key, format string, args ...any) error {
+	if w.finished || w.claims[n] {
+		return nil
+	}
+	gone, err := c.missing(ctx, record.ClaimKey(w.id, n))
+	if gone {
+		c.find(key, Claimed, doClaim, format, args...)
+	}
+	return err
 }
 
 // checkAnswers: what a platform answered can be read. Only a deep check asks for it, since it is a request for each.
@@ -214,20 +279,30 @@ func (c *check) checkAnswers(ctx context.Context, w *work, n int64) error {
 		return nil
 	}
 	for _, key := range w.extras[n] {
-		var rc record.Receipt
-		var rl record.Release
-		v, ours := any(&rl), func() bool { return rl.Work == w.id && rl.Dispatch == n && rl.Protocol <= record.Protocol }
-		if key == record.ReceiptKey(w.id, n) {
-			v, ours = &rc, func() bool { return rc.Work == w.id && rc.Dispatch == n && rc.Protocol <= record.Protocol }
+		if key != record.ReceiptKey(w.id, n) {
+			var r record.Release
+			ok, err := c.decode(ctx, key, doNote, &r, func() (int, bool) { return r.Protocol, r.Work == w.id && r.Dispatch == n })
+			if err != nil {
+				return err
+			}
+			if ok && r.Settlement != "pending" && r.Settlement != "bounded" && r.Settlement != "closed" {
+				c.find(key, Format, doNote, "says %q; a platform answers pending, bounded or closed", r.Settlement)
+			}
+			continue
 		}
-		if _, err := c.decode(ctx, key, v, ours); err != nil {
+		var r record.Receipt
+		ok, err := c.decode(ctx, key, doNote, &r, func() (int, bool) { return r.Protocol, r.Work == w.id && r.Dispatch == n })
+		if err != nil {
 			return err
+		}
+		if claim, known := w.nonces[n]; ok && known && r.Nonce != claim {
+			c.find(key, Claimed, doNote, "is the answer to another claim than the one of dispatch %d: its nonce differs", n)
 		}
 	}
 	return nil
 }
 
-// checkAttempts: who wrote under a prefix has reserved it, once, for a claimed dispatch.
+// checkAttempts: who wrote under a prefix has reserved it, once.
 func (c *check) checkAttempts(ctx context.Context, w *work) error {
 	holders := map[string]int64{}
 	for _, n := range slices.Sorted(maps.Keys(w.attempts)) {
@@ -239,12 +314,12 @@ func (c *check) checkAttempts(ctx context.Context, w *work) error {
 				return err
 			}
 			if gone {
-				c.find(cmp.Or(a.data, key), OneWriter, doLook, "attempt %d has written without reserving its prefix (no open.json)", n)
+				c.find(cmp.Or(a.data, key), OneWriter, doLook, "attempt %d has written without reserving its prefix: there is no %s", n, key)
 				continue
 			}
 		}
 		var o record.Open
-		ok, err := c.decode(ctx, key, &o, func() bool { return o.Work == w.id && o.Attempt == n && o.Protocol <= record.Protocol })
+		ok, err := c.decode(ctx, key, doLook, &o, func() (int, bool) { return o.Protocol, o.Work == w.id && o.Attempt == n })
 		if err != nil {
 			return err
 		}
@@ -252,75 +327,23 @@ func (c *check) checkAttempts(ctx context.Context, w *work) error {
 			continue
 		}
 		a.by = &o
-		if other, has := holders[o.Holder]; has || o.Holder == "" {
-			c.find(key, OneHolder, doLook, "attempt %d has no holder of its own (attempt %d has the same)", n, other)
+		if other, has := holders[o.Holder]; !hexDigits(o.Holder, 32) {
+			c.find(key, OneHolder, doLook, "attempt %d names no holder: a holder is 32 hex digits", n)
+		} else if has {
+			c.find(key, OneHolder, doLook, "attempt %d has no holder of its own: attempt %d has the same", n, other)
 		}
 		holders[o.Holder] = n
-		if !w.claims[o.Dispatch] {
-			c.find(key, Claimed, doLook, "attempt %d belongs to dispatch %d, which has no claim", n, o.Dispatch)
+		if !a.end {
+			continue
 		}
-		if a.end {
-			var e record.End
-			if _, err := c.decode(ctx, record.EndKey(w.id, n), &e, func() bool { return e.Work == w.id && e.Attempt == n && e.Protocol <= record.Protocol }); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// checkWitness reads the witness, last, and holds the rest of the work against it.
-func (c *check) checkWitness(ctx context.Context, w *work) error {
-	key := record.WitnessKey(w.id)
-	highest := int64(0)
-	for n := range w.attempts {
-		highest = max(highest, n)
-	}
-	b, big, err := c.get(ctx, key, witness.MaxRecord)
-	if err != nil {
-		return err
-	}
-	if b == nil {
-		if highest > 0 {
-			c.find(key, OneWriter, doWitness, "there is no witness, but attempt %d has written: it was deleted, and no launch can capture", highest)
-		}
-		return nil
-	}
-	c.r.Witnesses++
-	if big {
-		c.find(key, Format, doLook, "is too big for a witness")
-		return nil
-	}
-	r, err := witness.Decode(w.id, b)
-	if err != nil {
-		c.find(key, Format, doLook, "%v", err)
-		return nil
-	}
-	if highest > r.Attempt {
-		if r.State == witness.Finished {
-			c.find(key, Terminal, doWitness, "attempt %d has written, but attempt %d had finished the work", highest, r.Attempt)
-		} else {
-			c.find(key, OneWriter, doWitness, "attempt %d has written, but the witness is at attempt %d: it was rolled back", highest, r.Attempt)
-		}
-	}
-	if r.Dispatch > 0 && !w.claims[r.Dispatch] {
-		gone, err := c.missing(ctx, record.ClaimKey(w.id, r.Dispatch))
+		var e record.End
+		ok, err = c.decode(ctx, record.EndKey(w.id, n), doNote, &e, func() (int, bool) { return e.Protocol, e.Work == w.id && e.Attempt == n })
 		if err != nil {
 			return err
 		}
-		if gone {
-			c.find(key, Claimed, doLook, "was captured for dispatch %d, which has no claim", r.Dispatch)
+		if ok {
+			a.went = &e
 		}
-	}
-	if a := w.attempts[r.Attempt]; r.State == witness.Held && a != nil && a.by != nil && a.by.Holder != r.Holder {
-		c.find(record.OpenKey(w.id, r.Attempt), OneHolder, doWitness, "attempt %d was reserved by another holder than the one in the witness", r.Attempt)
-	}
-	if err := c.checkChain(ctx, w, r.Resume); err != nil {
-		return err
-	}
-	if r.State == witness.Finished {
-		c.r.Finished++
-		return c.checkResult(ctx, w, &r)
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"iter"
 	"maps"
 	"math"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -51,6 +52,7 @@ type Run struct {
 	Work    string // 64 hex digits, empty without an agent
 	Attempt int64  // 0 without an agent
 
+	env        func(name string) string
 	c          *wire // nil: no agent, or closed
 	lead       bool  // false: another rank leads, this one only listens
 	over       error
@@ -65,7 +67,12 @@ type Run struct {
 	phases     []declared
 	sent       int64 // last step that the agent was told
 	sentAt     time.Time
+	at         time.Time // the last step ended
 	line       []byte
+
+	waited, saving time.Duration // since the last line
+	savingSince    time.Time     // a milestone was wanted, and is being written
+	savingAt       int64         // the step that it is of
 }
 
 type declared struct {
@@ -76,16 +83,31 @@ type declared struct {
 // Attach joins the agent whose socket HEADWAY_SOCKET names. Without that variable: a run that does nothing. Where
 // RANK, OMPI_COMM_WORLD_RANK or LOCAL_RANK is set and not 0, the run only listens.
 func Attach() (*Run, error) {
-	r := &Run{Work: os.Getenv("HEADWAY_WORK"), lead: rank() == 0, savedAt: time.Now()}
-	r.Attempt, _ = strconv.ParseInt(os.Getenv("HEADWAY_ATTEMPT"), 10, 64) // 0 without an agent
+	r := newRun(os.Getenv)
 	path := os.Getenv("HEADWAY_SOCKET")
 	if path == "" {
 		return r, nil
 	}
-	c, err := dial(path)
+	c, err := net.Dial("unix", path)
 	if err != nil {
 		return nil, fmt.Errorf("attach to the agent at %s: %w", path, err)
 	}
+	return r.join(c)
+}
+
+// Join is Attach over a connection that is open already, with the environment that the agent gave: for a loop that is
+// no process of its own (a simulation). It closes the connection when it fails.
+func Join(c net.Conn, env func(name string) string) (*Run, error) { return newRun(env).join(c) }
+
+func newRun(env func(string) string) *Run {
+	r := &Run{Work: env("HEADWAY_WORK"), env: env, lead: rank(env) == 0, savedAt: time.Now()}
+	r.Attempt, _ = strconv.ParseInt(env("HEADWAY_ATTEMPT"), 10, 64) // 0 without an agent
+	return r
+}
+
+// join says hello where the run leads.
+func (r *Run) join(conn net.Conn) (*Run, error) {
+	c := newWire(conn)
 	r.c = c
 	if !r.lead {
 		return r, nil
@@ -101,9 +123,9 @@ func Attach() (*Run, error) {
 	return r, nil
 }
 
-func rank() int {
+func rank(env func(string) string) int {
 	for _, name := range []string{"RANK", "OMPI_COMM_WORLD_RANK", "LOCAL_RANK"} {
-		if n, err := strconv.Atoi(os.Getenv(name)); err == nil {
+		if n, err := strconv.Atoi(env(name)); err == nil {
 			return n
 		}
 	}
@@ -122,8 +144,8 @@ func (r *Run) Resume() (*Resume, error) {
 			return nil, err
 		}
 		out = &Resume{*a.Path, a.Step, a.Milestone}
-	} else if path := os.Getenv("HEADWAY_RESUME"); path != "" {
-		step, _ := strconv.ParseInt(os.Getenv("HEADWAY_RESUME_STEP"), 10, 64) // set with the path
+	} else if path := r.env("HEADWAY_RESUME"); path != "" {
+		step, _ := strconv.ParseInt(r.env("HEADWAY_RESUME_STEP"), 10, 64) // set with the path
 		out = &Resume{Path: path, Step: step}
 	}
 	if out != nil {
@@ -168,6 +190,7 @@ func (r *Run) tell(n int64) error {
 	if r.over != nil {
 		return r.over
 	}
+	further := n > r.n
 	r.n = n
 	if r.c == nil {
 		return nil
@@ -180,6 +203,9 @@ func (r *Run) tell(n int64) error {
 		return nil
 	}
 	now := time.Now()
+	if further {
+		r.at = now
+	}
 	if now.Before(r.quietUntil) && !r.c.asked.Load() {
 		gap := together
 		if now.Sub(r.savedAt) < time.Second {
@@ -187,13 +213,13 @@ func (r *Run) tell(n int64) error {
 		}
 		if now.Sub(r.sentAt) >= gap {
 			r.sentAt = now
-			return r.flush()
+			return r.say(0)
 		}
 		return nil
 	}
 	r.c.asked.Store(false)
-	r.sent, r.sentAt = n, now
-	r.line = append(strconv.AppendInt(append(r.line[:0], `{"op":"step","n":`...), n, 10), `,"ask":true}`+"\n"...)
+	r.sentAt = now
+	r.write(n, 0, `,"ask":true`)
 	a, err := r.exchange(r.line)
 	if err != nil {
 		return err
@@ -216,15 +242,42 @@ const (
 
 // flush sends the last step where it was left out.
 func (r *Run) flush() error {
+	return r.say(time.Since(r.at))
+}
+
+// say is flush where the step's end was so long ago.
+func (r *Run) say(ago time.Duration) error {
 	if r.n == r.sent || !r.lead {
 		return r.over
 	}
-	r.line = append(strconv.AppendInt(append(r.line[:0], `{"op":"step","n":`...), r.n, 10), '}', '\n')
+	r.write(r.n, ago, "")
 	if err := r.c.send(r.line); err != nil {
 		r.over = ErrLeaseLost
 	}
-	r.sent = r.n
 	return r.over
+}
+
+// write makes the line of a step, with what is known of the seconds since the last one.
+func (r *Run) write(n int64, ago time.Duration, more string) {
+	r.line = append(strconv.AppendInt(append(r.line[:0], `{"op":"step","n":`...), n, 10), more...)
+	r.second("wait_s", r.waited)
+	r.second("save_s", r.saving)
+	r.second("ago_s", ago)
+	r.line = append(r.line, '}', '\n')
+	r.sent, r.waited, r.saving = n, 0, 0
+}
+
+func (r *Run) second(name string, d time.Duration) {
+	if d >= time.Microsecond {
+		r.line = strconv.AppendFloat(append(append(append(r.line, `,"`...), name...), `":`...), d.Seconds(), 'f', 6, 64)
+	}
+}
+
+// Waiting says that the loop waits for data from now until end is called. It is no evidence of progress: it keeps the
+// waits apart from the computing in the attempt's account, so that a slow disk is not taken for a slow card.
+func (r *Run) Waiting() (end func()) {
+	began := time.Now()
+	return func() { r.waited += time.Since(began) }
 }
 
 // Stopping reports that the place is wanted back soon. Loops that use MilestoneDue need not look.
@@ -236,13 +289,18 @@ func (r *Run) MilestoneDue() bool {
 		return false
 	}
 	r.minds = true
+	due := r.due
 	switch {
-	case r.due:
-		return true
+	case due:
 	case r.everySteps > 0:
-		return max(r.n, r.doing)/r.everySteps > r.saved/r.everySteps
+		due = max(r.n, r.doing)/r.everySteps > r.saved/r.everySteps
+	default:
+		due = r.every > 0 && time.Since(r.savedAt) >= r.every
 	}
-	return r.every > 0 && time.Since(r.savedAt) >= r.every
+	if due {
+		r.savingSince, r.savingAt = time.Now(), max(r.n, r.doing)
+	}
+	return due
 }
 
 // Milestone hands over a finished file or folder with the state after step steps. It returns as soon as the agent has a
@@ -263,6 +321,10 @@ func (r *Run) Milestone(path string, step int64, move bool) error {
 	if r.c == nil || !r.lead {
 		return nil
 	}
+	if !r.savingSince.IsZero() && r.savingAt == step && step > r.n { // else the step's own end tells it
+		r.saving = time.Since(r.savingSince)
+	}
+	r.savingSince = time.Time{}
 	if step > r.n {
 		if err := r.tell(step); err != nil {
 			return err
@@ -329,7 +391,7 @@ func (r *Run) declare() error {
 // ResultDir is the folder for the result, made when missing: what lies in it when the program exits with 0 is the
 // result. Without an agent: "result" in the working folder.
 func (r *Run) ResultDir() (string, error) {
-	path := os.Getenv("HEADWAY_RESULT")
+	path := r.env("HEADWAY_RESULT")
 	if path == "" {
 		path = "result"
 	}

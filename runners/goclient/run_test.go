@@ -178,7 +178,7 @@ func TestAPushMakesTheNextStepAsk(t *testing.T) {
 	if _, err := c.Write([]byte(`{"push":"ask"}` + "\n")); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(10 * time.Second); !r.c.asked.Load(); <-time.After(time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); !r.c.asked.Load(); <-time.After(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the push was not seen")
 		}
@@ -260,7 +260,7 @@ func TestOtherRanksOnlyListen(t *testing.T) {
 		t.Error(err)
 	}
 	_ = (<-a.conn).Close()
-	for end := time.Now().Add(10 * time.Second); r.Step(2) == nil; <-time.After(time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); r.Step(2) == nil; <-time.After(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the end of the agent was not noticed")
 		}
@@ -303,5 +303,43 @@ func TestVectors(t *testing.T) {
 	}
 	if seen < 10 {
 		t.Errorf("only %d vectors", seen)
+	}
+}
+
+// Waits for data and the writing of a milestone travel with the next step's line, once; plain steps stay as they are.
+func TestWhatTheTimeWentInto(t *testing.T) {
+	a := newAgent(t, map[string]string{"hello": `{"ok":true,"protocol":1,"work":"ab","attempt":3,"every_steps":3,"every_s":0,"quiet_s":3600}`})
+	r := attach(t)
+	file := filepath.Join(t.TempDir(), "state")
+	for n := range r.Steps(0, 4) {
+		if n == 2 {
+			end := r.Waiting()
+			<-time.After(2 * time.Millisecond)
+			end()
+		}
+		if r.MilestoneDue() && errors.Join(os.WriteFile(file, nil, 0o600), r.Milestone(file, n, false)) != nil {
+			t.Fatal("no milestone")
+		}
+	}
+	_ = r.Close(nil)
+	<-a.done
+	close(a.lines)
+	var waits, saves float64
+	for m := range a.lines {
+		if w, ok := m["wait_s"].(float64); ok && m["op"] == "step" {
+			waits++
+			if w < 0.002 || w > 10 {
+				t.Errorf("waited %v s", w)
+			}
+		}
+		if s, ok := m["save_s"].(float64); ok && m["op"] == "step" {
+			saves++
+			if s <= 0 || s > 10 || m["n"] != 3.0 {
+				t.Errorf("%v", m)
+			}
+		}
+	}
+	if waits != 1 || saves != 1 {
+		t.Errorf("%v lines tell of waits and %v of a snapshot, want one each", waits, saves)
 	}
 }

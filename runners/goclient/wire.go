@@ -40,27 +40,20 @@ type wire struct {
 	gone    atomic.Bool // the agent has hung up
 }
 
-func dial(path string) (*wire, error) {
-	c, err := net.Dial("unix", path)
-	if err != nil {
-		return nil, err
-	}
+func newWire(c net.Conn) *wire {
 	w := &wire{Conn: c, answers: make(chan answer, 1)}
 	go w.read()
-	return w, nil
+	return w
 }
 
 func (w *wire) read() {
 	defer close(w.answers)
 	defer w.gone.Store(true)
-	in := bufio.NewReaderSize(w.Conn, maxLine+1)
-	for {
-		line, err := in.ReadSlice('\n')
-		if err != nil {
-			return
-		}
+	in := bufio.NewScanner(w.Conn)
+	in.Buffer(nil, maxLine+1)
+	for in.Scan() {
 		var a answer
-		if json.Unmarshal(bytes.TrimSpace(line), &a) != nil {
+		if json.Unmarshal(bytes.TrimSpace(in.Bytes()), &a) != nil {
 			return // not our protocol: as good as gone
 		}
 		if a.Push != "" {

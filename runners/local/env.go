@@ -21,7 +21,7 @@ var passedOn = []string{
 	"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR",
 	"SSL_CERT_FILE", "SSL_CERT_DIR",
 	"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy",
-	"LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
+	"LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
 	"VIRTUAL_ENV", "CONDA_PREFIX",
 }
 
@@ -58,11 +58,16 @@ func environment(dispatcher, lent []string, platform, dir string, j runners.Laun
 	for _, k := range slices.Sorted(maps.Keys(j.Env)) {
 		env = append(env, k+"="+j.Env[k])
 	}
+	within := "" // never
+	if j.Within > 0 {
+		within = j.Within.String()
+	}
 	return append(env,
 		"HEADWAY_STORE="+j.Store,
 		"HEADWAY_WORK="+j.Work,
 		"HEADWAY_DISPATCH="+strconv.FormatInt(j.Dispatch, 10),
 		"HEADWAY_PLATFORM="+platform,
+		"HEADWAY_WITHIN="+within,
 		mark(dir),
 	)
 }

@@ -6,11 +6,28 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/headway-run/headway/runners"
 )
+
+// The bound of a launch reaches its agent; no secret can set one.
+func TestTheBoundReachesTheAgent(t *testing.T) {
+	for within, want := range map[time.Duration]string{0: "HEADWAY_WITHIN=", 90 * time.Minute: "HEADWAY_WITHIN=1h30m0s"} {
+		j := runners.Launch{Work: strings.Repeat("a", 64), Dispatch: 1, Store: "dir:///x", Within: within, Env: map[string]string{"HEADWAY_WITHIN": "1s"}}
+		last := ""
+		for _, kv := range environment(nil, nil, "here", "/d", j) {
+			if strings.HasPrefix(kv, "HEADWAY_WITHIN=") {
+				last = kv
+			}
+		}
+		if last != want {
+			t.Errorf("%v: %q, want %q", within, last, want)
+		}
+	}
+}
 
 // TestLentKeys: an agent on S3 gets the keys that the dispatcher really uses, and none of another origin beside them;
 // one on a folder gets none. Keys that cannot be had are a refused launch that says so.

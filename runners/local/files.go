@@ -99,44 +99,63 @@ func read(file string) (e entry, found bool, err error) {
 
 // sweep lists the launches that live, and takes those out of the live folder that surely do not. Under the lock.
 func (r *Runner) sweep() ([]entry, error) {
-	files, err := os.ReadDir(r.liveDir())
+	live, gone, err := r.look()
 	if err != nil {
 		return nil, err
 	}
-	var live []entry
-	for _, f := range files {
-		if !strings.HasSuffix(f.Name(), ".json") {
-			continue
-		}
-		e, found, err := read(filepath.Join(r.liveDir(), f.Name()))
-		if err != nil {
-			return nil, fmt.Errorf("%w: look at it, end the process it names, and remove it", err)
-		}
-		if !found {
-			continue
-		}
-		alive, err := r.settleEntry(&e)
-		if err != nil {
-			return nil, err
-		}
-		if alive {
-			live = append(live, e)
+	for _, e := range gone {
+		r.forget(e)
+	}
+	for _, e := range live {
+		if e.found {
+			if err := r.write(e); err != nil {
+				return nil, err
+			}
 		}
 	}
 	r.prune(live)
 	return live, nil
 }
 
+// look tells the launches that live from those that surely do not, and writes nothing. Under the lock.
+func (r *Runner) look() (live, gone []entry, err error) {
+	files, err := os.ReadDir(r.liveDir())
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, f := range files {
+		if !strings.HasSuffix(f.Name(), ".json") {
+			continue
+		}
+		e, found, err := read(filepath.Join(r.liveDir(), f.Name()))
+		if err != nil {
+			return nil, nil, fmt.Errorf("%w: look at it, end the process it names, and remove it", err)
+		}
+		if !found {
+			continue
+		}
+		alive, err := settleEntry(&e)
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case alive:
+			live = append(live, e)
+		default:
+			gone = append(gone, e)
+		}
+	}
+	return live, gone, nil
+}
+
 // settleEntry learns whether a launch lives. An entry without an identity is of a dispatcher that died while it
 // started the process: the process is found by its mark, or there is none.
-func (r *Runner) settleEntry(e *entry) (alive bool, err error) {
+func settleEntry(e *entry) (alive bool, err error) {
 	if e.PID == 0 {
 		found, err := process.Find(mark(e.Dir))
 		if err != nil {
 			return false, err
 		}
 		if len(found) == 0 {
-			r.forget(*e)
 			return false, nil
 		}
 		e.Identity = slices.MinFunc(found, func(a, b process.Identity) int {
@@ -145,16 +164,20 @@ func (r *Runner) settleEntry(e *entry) (alive bool, err error) {
 			}
 			return a.PID - b.PID
 		})
-		return true, r.write(*e)
+		e.found = true
+		return true, nil
 	}
 	state, err := e.Look()
-	if err != nil {
-		return false, err
+	if err != nil || state != process.Gone {
+		return err == nil, err
 	}
-	if state == process.Gone {
-		r.forget(*e)
+	if boot, err := process.Boot(); len(e.Cards) > 0 && err == nil && boot == e.Boot {
+		// A killed agent's guardian may still be ending the program, which uses the cards until then.
+		if left, err := process.FindIn("HEADWAY_", e.Dir); err != nil || len(left) > 0 {
+			return err == nil, err
+		}
 	}
-	return state != process.Gone, nil
+	return false, nil
 }
 
 // prune removes the files of ended launches beyond the newest r.keep. Under the lock; what cannot be removed stays.

@@ -1,13 +1,14 @@
-// Package local runs jobs on the machine that the dispatcher runs on: one agent process per launch, in a session of
-// its own, so that it outlives the dispatcher. It is the own box: the agent gets the store's own keys (AWS_*) and a
-// short list of the dispatcher's environment, which a stranger's machine never does.
+// Package local runs jobs on the machine that the dispatcher runs on: one agent process per job, in a session of its
+// own, so that it outlives the dispatcher, and on cards of its own where they are dealt. It is the own box: the agent
+// gets the store's own keys (AWS_*) and a short list of the dispatcher's environment, which a stranger's machine never does.
 //
-// How many run is read from the machine each time, never remembered: one file per launch in the scratch folder names
-// the process, and the processes themselves carry their folder in their environment. So any number of dispatchers
-// share one machine's slots, and a dispatcher that was killed between starting and noting loses nothing.
+// How many run, and on which cards, is read from the machine each time, never remembered: one file per job in the
+// scratch folder names the process, and the processes themselves carry their folder in their environment. So any number of
+// dispatchers share one machine's slots, and one that was killed between starting and noting loses nothing.
 package local
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,13 +21,14 @@ import (
 
 	"github.com/headway-run/headway/runners"
 	"github.com/headway-run/headway/runners/process"
+	"github.com/headway-run/headway/runners/record"
 )
 
 // Config is what New needs. All of it comes in as values.
 type Config struct {
 	Platform string            // configured name
-	Slots    int               // agents at a time; 0: 1
-	Options  map[string]string // from the platform's entry: scratch, grace, keep; anything else is refused
+	Slots    int               // launches at a time; 0: 1
+	Options  map[string]string // from the platform's entry: cards, scratch, grace, keep; anything else is refused
 	Scratch  string            // folder for files when Options has none; required then
 	Agent    []string          // command of the worker, for example [/usr/bin/headway agent]
 	Environ  []string          // the dispatcher's environment; what is passed on of it is listed in env.go
@@ -50,7 +52,9 @@ const (
 type Runner struct {
 	platform string
 	slots    int
-	root     string // <scratch>/<platform>
+	cards    int      // of one launch; 0: they are not dealt
+	pool     []string // slots×cards of them, in the order of the slots
+	root     string   // <scratch>/<platform>
 	grace    time.Duration
 	keep     int
 	settle   time.Duration
@@ -62,6 +66,7 @@ type Runner struct {
 var (
 	_ runners.Runner = (*Runner)(nil)
 	_ runners.Lister = (*Runner)(nil)
+	_ runners.Pricer = (*Runner)(nil)
 )
 
 // New checks the configuration, and writes nothing: the scratch folder is made by whoever first takes the lock. The error
@@ -71,9 +76,12 @@ func New(c Config) (*Runner, error) {
 	if err != nil {
 		return nil, fmt.Errorf("platform %s: %w", c.Platform, err)
 	}
-	r := &Runner{platform: c.Platform, slots: max(c.Slots, 1), grace: o.grace, keep: o.keep, settle: c.Settle, agent: c.Agent, environ: c.Environ, storeEnv: c.StoreEnv}
+	r := &Runner{platform: c.Platform, slots: max(c.Slots, 1), cards: o.cards, grace: o.grace, keep: o.keep, settle: c.Settle, agent: c.Agent, environ: c.Environ, storeEnv: c.StoreEnv}
 	if r.settle <= 0 {
 		r.settle = defaultSettle
+	}
+	if r.pool, err = pool(c.Environ, r.slots*r.cards); err != nil {
+		return nil, fmt.Errorf("platform %s: %w", c.Platform, err)
 	}
 	root, err := filepath.Abs(filepath.Join(o.scratch, c.Platform))
 	if err != nil {
@@ -90,8 +98,15 @@ func (r *Runner) logDir() string  { return filepath.Join(r.root, "log") }
 // JobKinds: every kind runs on the own box.
 func (r *Runner) JobKinds() []string { return nil }
 
-// Capacity is the number of slots: a launch of several jobs starts as many agents.
-func (r *Runner) Capacity() int { return r.slots }
+// Price: the own box is free.
+func (r *Runner) Price(context.Context) (record.Price, error) { return record.Price{}, nil }
+
+// Capacity is how many cards a launch has. Where they are not dealt it is one: a launch is then a process of its own, and
+// costs nothing that two of them could share.
+func (r *Runner) Capacity() int { return max(r.cards, 1) }
+
+// Outlives implements runners.Outliver: an agent that has ended costs nothing.
+func (r *Runner) Outlives() bool { return false }
 
 // handle is what a receipt carries. Dir is the launch's folder and the mark in its processes' environment.
 type handle struct {
@@ -105,13 +120,21 @@ type entry struct {
 	Work     string `json:"work"`
 	Dispatch int64  `json:"dispatch"`
 	Job      string `json:"job"`
+	// Launch is what those that were started together have in common, and Cards what the job was dealt: nobody else gets
+	// them while it lives.
+	Launch string   `json:"launch,omitempty"`
+	Cards  []string `json:"cards,omitempty"`
 	// Told is the machine's uptime in seconds when a release first asked the agent to end; 0: never. The grace runs
 	// from then on, over all the calls that ask, so that it ends however short each of them is.
 	Told float64 `json:"told_s,omitempty"`
 	handle
+	found bool // by its mark: its file has no identity yet
 }
 
-// name is the launch's name among the files here: short, because socket paths are.
+// launch is what an entry's launch is counted by.
+func (e entry) launch() string { return cmp.Or(e.Launch, name(e.Work, e.Dispatch)) }
+
+// name is a job's name among the files here: short, because socket paths are.
 func name(work string, dispatch int64) string {
 	return work[:min(len(work), 12)] + "-" + strconv.FormatInt(dispatch, 10)
 }
@@ -120,12 +143,15 @@ func name(work string, dispatch int64) string {
 func mark(dir string) string { return "HEADWAY_SCRATCH=" + dir }
 
 // Launch starts one agent for each job, all or none. A dispatch that runs here already keeps its process and gets
-// the same receipt. The slots are counted and taken under a lock that all dispatchers of this machine share.
+// the same receipt. The slots and the cards are counted and taken under a lock that all dispatchers of this machine share.
 func (r *Runner) Launch(ctx context.Context, jobs []runners.Launch) ([]runners.Receipt, error) {
 	for _, j := range jobs {
 		if err := checkJob(j); err != nil {
 			return nil, r.fail("launch", runners.Rejected, "", err)
 		}
+	}
+	if err := r.checkCards(jobs); err != nil {
+		return nil, r.fail("launch", runners.Rejected, "", err)
 	}
 	lent, err := r.lend(ctx, jobs)
 	if err != nil {
@@ -145,9 +171,17 @@ func (r *Runner) Launch(ctx context.Context, jobs []runners.Launch) ([]runners.R
 		if err != nil {
 			return nil, r.fail("launch", runners.ProtocolError, "", err)
 		}
-		receipts = append(receipts, runners.Receipt{Handle: h, Text: fmt.Sprintf("pid %d", e.PID)})
+		receipts = append(receipts, runners.Receipt{Handle: h, Text: e.text(), Price: &record.Price{}})
 	}
 	return receipts, nil
+}
+
+// text is what people read of a process.
+func (e entry) text() string {
+	if len(e.Cards) == 0 {
+		return fmt.Sprintf("pid %d", e.PID)
+	}
+	return fmt.Sprintf("pid %d, card %s", e.PID, strings.Join(e.Cards, ", "))
 }
 
 func checkJob(j runners.Launch) error {
@@ -196,13 +230,16 @@ func (r *Runner) start(ctx context.Context, jobs []runners.Launch, lent []string
 			return nil, nil, r.fail("launch", runners.NoSlots, "wait until the other one has ended", fmt.Errorf("work %s shares its first 12 digits with one that runs here", j.Work))
 		}
 	}
-	if len(live)+fresh > r.slots {
-		return nil, nil, r.fail("launch", runners.NoSlots, fmt.Sprintf("%d of %d slots are taken on this machine", len(live), r.slots), nil)
+	var at table
+	if fresh > 0 {
+		if at, err = r.seat(live, jobs); err != nil {
+			return nil, nil, err
+		}
 	}
 	for _, j := range jobs {
 		e, ok := known[name(j.Work, j.Dispatch)]
 		if !ok {
-			run, err := r.startOne(ctx, j, lent)
+			run, err := r.startOne(ctx, j, lent, &at)
 			if err != nil {
 				r.undo(ctx, started)
 				return nil, nil, err
@@ -216,16 +253,20 @@ func (r *Runner) start(ctx context.Context, jobs []runners.Launch, lent []string
 }
 
 // startOne starts one agent: the entry without an identity first, then the process, then the identity.
-func (r *Runner) startOne(ctx context.Context, j runners.Launch, lent []string) (running, error) {
+func (r *Runner) startOne(ctx context.Context, j runners.Launch, lent []string, at *table) (running, error) {
+	cards, err := r.deal(at, j)
+	if err != nil {
+		return running{}, err
+	}
 	dir := filepath.Join(r.runDir(), name(j.Work, j.Dispatch))
-	e := entry{Work: j.Work, Dispatch: j.Dispatch, Job: j.Job, handle: handle{Dir: dir}}
+	e := entry{Work: j.Work, Dispatch: j.Dispatch, Job: j.Job, Launch: at.launch, Cards: cards, handle: handle{Dir: dir}}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return running{}, r.diskFail(err)
 	}
 	if err := r.write(e); err != nil {
 		return running{}, r.diskFail(err)
 	}
-	p, err := process.Start(process.Command{Argv: r.agent, Env: environment(r.environ, lent, r.platform, dir, j), Dir: dir, Output: r.logFile(e)})
+	p, err := process.Start(process.Command{Argv: r.agent, Env: append(environment(r.environ, lent, r.platform, dir, j), ownCards(cards)...), Dir: dir, Output: r.logFile(e)})
 	if err != nil {
 		r.forget(e)
 		return running{}, r.fail("launch", runners.Rejected, "is the headway program still where it was, and is the scratch folder's disk mounted?", err)

@@ -13,6 +13,7 @@ import (
 
 // options are the platform entry's own fields, parsed.
 type options struct {
+	cards   int // of one launch; 0: they are not dealt
 	scratch string
 	grace   time.Duration
 	keep    int
@@ -20,6 +21,7 @@ type options struct {
 
 // optionNames are the fields that a platform of this runner may have: a table of values.
 var optionNames = map[string]string{
+	"cards":   "cards of one launch, each of which carries a job, for example 2",
 	"scratch": "folder for the files of launches",
 	"grace":   "time between asking an agent to end and killing it, for example 30s",
 	"keep":    "ended launches whose log and files stay for a look, for example 20",
@@ -40,6 +42,11 @@ func parseOptions(c Config) (options, error) {
 		v := c.Options[k]
 		var err error
 		switch k {
+		case "cards":
+			o.cards, err = strconv.Atoi(v)
+			if err != nil || o.cards < 1 || o.cards > 64 {
+				return o, fmt.Errorf("cards: found %q, expected how many cards one launch has, 1 to 64", v)
+			}
 		case "scratch":
 			o.scratch = v
 		case "grace":
@@ -60,6 +67,16 @@ func parseOptions(c Config) (options, error) {
 		return o, fmt.Errorf("scratch: found %q, expected an absolute path", o.scratch)
 	}
 	return o, nil
+}
+
+// Check says what is wrong with the slots and the options of a configuration, without making anything.
+func Check(c Config) error {
+	c.Platform, c.Agent = "check", []string{"check"}
+	if c.Scratch == "" {
+		c.Scratch = string(filepath.Separator)
+	}
+	_, err := parseOptions(c)
+	return err
 }
 
 func unknownOption(k string) error {

@@ -16,7 +16,8 @@ import (
 )
 
 // Release ends a launch: SIGTERM to its agent, which saves what it can, and after the grace SIGKILL to everything
-// that belongs to it. Closed means that the kernel runs none of it any more, or that the machine has booted since.
+// that belongs to it. Closed means that the kernel runs none of it any more, or that the machine has booted since, and names
+// what a kill cut off on its way to the store; an agent that ends by itself has sent or named all of it before.
 // A handle comes back from the store, where a stranger may have written it: a process that does not carry the
 // handle's folder in its environment is not ours and is never touched.
 func (r *Runner) Release(ctx context.Context, raw json.RawMessage) (runners.Release, error) {
@@ -31,7 +32,7 @@ func (r *Runner) Release(ctx context.Context, raw json.RawMessage) (runners.Rele
 	}
 	if h.Boot != boot {
 		r.drop(ctx, h)
-		return runners.Release{Settlement: runners.Closed, Text: "the machine has booted since: nothing of it can run"}, nil
+		return runners.Release{Settlement: runners.Closed, Text: "the machine has booted since: nothing of it can run" + r.lost(h.Dir)}, nil
 	}
 	ours, err := process.Find(mark(h.Dir))
 	if err != nil {
@@ -53,7 +54,7 @@ func (r *Runner) Release(ctx context.Context, raw json.RawMessage) (runners.Rele
 		return runners.Release{Settlement: runners.Pending, Text: fmt.Sprintf("pid %d was told to end and has not yet", h.PID)}, nil
 	}
 	r.drop(ctx, h)
-	return runners.Release{Settlement: runners.Closed, Text: fmt.Sprintf("pid %d is gone", h.PID)}, nil
+	return runners.Release{Settlement: runners.Closed, Text: fmt.Sprintf("pid %d is gone", h.PID) + r.lost(h.Dir)}, nil
 }
 
 // end asks the agent to end, once, and kills what is left when the grace is over, counted from the first time.
@@ -121,7 +122,7 @@ func (r *Runner) Running(ctx context.Context) ([]runners.Running, error) {
 		return nil, r.fail("list", runners.Unreachable, "another dispatcher holds the lock of this platform's scratch folder", err)
 	}
 	defer unlock()
-	live, err := r.sweep()
+	live, _, err := r.look() // verbs that only read ask too, so what is over is left to the next launch
 	if err != nil {
 		return nil, r.fail("list", runners.Unreachable, "look after the scratch folder "+r.root, err)
 	}
@@ -131,7 +132,7 @@ func (r *Runner) Running(ctx context.Context) ([]runners.Running, error) {
 		if err != nil {
 			return nil, r.fail("list", runners.ProtocolError, "", err)
 		}
-		out = append(out, runners.Running{Work: e.Work, Dispatch: e.Dispatch, Handle: h, Text: fmt.Sprintf("pid %d, job %s", e.PID, e.Job)})
+		out = append(out, runners.Running{Work: e.Work, Dispatch: e.Dispatch, Handle: h, Text: e.text() + ", job " + e.Job})
 	}
 	return out, nil
 }

@@ -123,12 +123,25 @@ func carries(pid int, mark string) bool {
 	if mark == "" {
 		return false
 	}
+	return started(pid, func(e string) bool { return e == mark })
+}
+
+// mentions reports whether a process was started with a variable of that prefix that names dir or a path in it.
+func mentions(pid int, prefix, dir string) bool {
+	return started(pid, func(e string) bool {
+		_, v, ok := strings.Cut(e, "=")
+		return ok && strings.HasPrefix(e, prefix) && (v == dir || strings.HasPrefix(v, dir+"/"))
+	})
+}
+
+// started reports whether a process was started with an environment that has such an entry.
+func started(pid int, such func(entry string) bool) bool {
 	env, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
 	if err != nil {
 		return false
 	}
 	for e := range bytes.SplitSeq(env, []byte{0}) {
-		if string(e) == mark {
+		if such(string(e)) {
 			return true
 		}
 	}

@@ -31,3 +31,5 @@ func stat(int) (entry, error) { return entry{}, errNotLinux }
 func processes() ([]entry, error) { return nil, errNotLinux }
 
 func carries(int, string) bool { return false }
+
+func mentions(int, string, string) bool { return false }

@@ -276,6 +276,16 @@ func (id Identity) family(mark string) ([]Identity, error) {
 
 // Find lists the live processes whose environment carries mark (KEY=VALUE), this one excepted.
 func Find(mark string) ([]Identity, error) {
+	return find(func(pid int) bool { return carries(pid, mark) })
+}
+
+// FindIn lists the live processes, this one excepted, that were started with a variable whose name begins with prefix and
+// whose value is the folder dir or a path in it.
+func FindIn(prefix, dir string) ([]Identity, error) {
+	return find(func(pid int) bool { return mentions(pid, prefix, dir) })
+}
+
+func find(ours func(pid int) bool) ([]Identity, error) {
 	boot, err := Boot()
 	if err != nil {
 		return nil, err
@@ -286,7 +296,7 @@ func Find(mark string) ([]Identity, error) {
 	}
 	var out []Identity
 	for _, p := range all {
-		if p.state != 'Z' && p.state != 'X' && p.pid != os.Getpid() && carries(p.pid, mark) {
+		if p.state != 'Z' && p.state != 'X' && p.pid != os.Getpid() && ours(p.pid) {
 			out = append(out, Identity{PID: p.pid, Start: p.start, Boot: boot})
 		}
 	}

@@ -70,7 +70,7 @@ func plainWords(s *Spec) error {
 }
 
 // fields says which field of a spec each key of an identity is made of: a table of values.
-var fields = map[string]string{"code": "code_tree", "env": "env", "generation": "generation", "headway": "", "kind": "kind", "needs": "inputs",
+var fields = map[string]string{"code": "code_tree", "deploy": "deploy", "env": "env", "generation": "generation", "headway": "", "kind": "kind", "needs": "inputs",
 	"params": "params", "parent": "parent", "replica": "replica", "requires": "requires", "result": "result", "run": "argv", "seed": "seed"}
 
 // differing names the first key in which two identities differ.
@@ -111,6 +111,7 @@ func shown(raw json.RawMessage) string {
 func Identity(s Spec) []byte {
 	o := object{b: []byte{'{'}}
 	o.text("code", s.CodeTree)
+	o.flag("deploy", s.Deploy)
 	o.texts("env", s.Env)
 	o.number("generation", int64(max(1, s.Generation)))
 	o.number("headway", identityFormat)
@@ -178,6 +179,13 @@ func (o *object) number(name string, v int64) {
 	if v != 0 {
 		o.key(name)
 		o.b = strconv.AppendInt(o.b, v, 10)
+	}
+}
+
+func (o *object) flag(name string, v bool) {
+	if v {
+		o.key(name)
+		o.b = append(o.b, "true"...)
 	}
 }
 

@@ -19,6 +19,7 @@ type vector struct {
 		Params, Requires, Env          map[string]string
 		Seed, Replica                  int64
 		Generation                     int
+		Deploy                         bool
 		Inputs                         []struct{ Job, Work string }
 	}
 	Identity, Digest string
@@ -38,7 +39,7 @@ func vectors(t *testing.T) (out map[string]Spec) {
 	for _, v := range rows {
 		j := v.Job
 		s := Spec{Protocol: 1, Work: v.Digest, Kind: j.Kind, CodeTree: j.CodeTree, Argv: j.Argv, Params: j.Params, Seed: j.Seed, Replica: j.Replica,
-			Requires: j.Requires, Generation: j.Generation, Parent: j.Parent, Env: j.Env, Result: j.Result, Identity: json.RawMessage(v.Identity)}
+			Requires: j.Requires, Generation: j.Generation, Parent: j.Parent, Deploy: j.Deploy, Env: j.Env, Result: j.Result, Identity: json.RawMessage(v.Identity)}
 		for _, in := range j.Inputs {
 			s.Inputs = append(s.Inputs, Input(in))
 		}
@@ -85,6 +86,7 @@ func TestEveryFieldIsBound(t *testing.T) {
 		"result":     func(s *Spec) { s.Result = "elsewhere" },
 		"generation": func(s *Spec) { s.Generation = 1 },
 		"parent":     func(s *Spec) { s.Parent = "" },
+		"deploy":     func(s *Spec) { s.Deploy = true },
 	}
 	for _, field := range slices.Sorted(maps.Values(fields)) {
 		if spoil[field] == nil && field != "" {

@@ -37,6 +37,9 @@ func ClaimKey(work string, n int64) string { return DispatchPrefix(work) + pad(n
 // ReceiptKey is the platform's answer, or why there is none.
 func ReceiptKey(work string, n int64) string { return DispatchPrefix(work) + pad(n) + ".receipt.json" }
 
+// RefusalKey is why a worker of this dispatch left before it took the lease.
+func RefusalKey(work string, n int64) string { return DispatchPrefix(work) + pad(n) + ".refused.json" }
+
 // ReleaseKey is the k-th answer of a platform to "is it closed?" for a dispatch.
 func ReleaseKey(work string, n, k int64) string {
 	return DispatchPrefix(work) + pad(n) + ".release." + pad(k) + ".json"

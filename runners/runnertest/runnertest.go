@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -26,7 +27,7 @@ type Setup struct {
 	Bucket   bucket.Bucket
 	Store    string // URL that launches carry
 	Platform string
-	Slots    int // launches that it takes at a time; at least 3
+	Slots    int // launches that it takes at a time, however many jobs each of them carries; at least 3
 
 	// Truth lists what really runs as "<work> <dispatch>", sorted, without asking the plugin. Required.
 	Truth func() []string
@@ -37,6 +38,18 @@ type Setup struct {
 	Cut func()
 	// Broken prepares a launch that the platform refuses for good; nil: it refuses none.
 	Broken func(*runners.Launch)
+	// Fails prepares a launch whose worker cannot be started, which shows only once those before it in the call were; nil:
+	// there is no such thing.
+	Fails func(*runners.Launch)
+	// Cards says for each that really runs ("<work> <dispatch>") on which cards of the platform it is, without asking the
+	// plugin; nil: the platform has none.
+	Cards func() map[string][]string
+	// Expires: it ends a launch by itself at Launch.Within.
+	Expires bool
+	// Says makes the platform refuse every launch with these words from now on, "" ends that, and Sentences is the plugin's table
+	// of those that it knows; nil: its refusals are no words of somebody else's.
+	Says      func(words string)
+	Sentences []runners.Sentence
 	// Hostile are further handles that no receipt ever carried, such as those of somebody else's things.
 	Hostile []string
 }
@@ -58,11 +71,16 @@ func Run(t *testing.T, p Platform) {
 		{"lost create answer", lostAnswer},
 		{"release while unreachable", unreachable},
 		{"errors are failures with a class", classes},
+		{"words of the platform", words},
+		{"a bound that a launch carries", expires},
 		{"all or nothing", allOrNothing},
+		{"siblings of a released job", siblings},
 		{"full is NoSlots", full},
 		{"hostile handles", hostile},
 		{"ended context", endedContext},
 		{"another dispatcher sees the same", reopened},
+		{"one that cannot start ends the others", oneFails},
+		{"a card for each", cards},
 	} {
 		t.Run(check.name, func(t *testing.T) {
 			do := func(t *testing.T) {
@@ -314,25 +332,65 @@ func classes(t *testing.T, s *suite) {
 	}
 }
 
+// A launch of several that finds no place starts none of them.
 func allOrNothing(t *testing.T, s *suite) {
-	n := s.Runner.Capacity()
-	first := s.launch(work(0), 1)
-	s.start(t, s.Runner, first)
-	want := []string{is(first.Work, 1)}
-	for i := 1; i <= s.Slots-n; i++ { // leave room for one less than a whole launch
+	var want []string
+	for i := range s.Slots {
 		s.start(t, s.Runner, s.launch(work(i), 1))
 		want = append(want, is(work(i), 1))
 	}
 	s.runs(t, want...)
-	var orders []runners.Launch
-	for i := range n {
-		orders = append(orders, s.launch(work(100+i), 1))
-	}
-	for _, o := range s.d.Launch(t.Context(), s.Runner, orders) {
+	for _, o := range s.d.Launch(t.Context(), s.Runner, s.launches(100, s.Runner.Capacity())) {
 		s.failure(t, o.Err, runners.NoSlots)
 	}
 	s.runs(t, want...)
 	s.agrees(t, s.Runner)
+}
+
+// launches are n of them, from one work on.
+func (s *suite) launches(from, n int) (out []runners.Launch) {
+	for i := range n {
+		out = append(out, s.launch(work(from+i), 1))
+	}
+	return out
+}
+
+// The jobs of one launch share a machine and nothing else: the release of one leaves the others running, in whatever
+// order it is asked for, twice too, and the machine takes one slot until its last job is over.
+func siblings(t *testing.T, s *suite) {
+	n := s.Runner.Capacity()
+	if n < 2 {
+		return
+	}
+	orders := s.launches(0, n)
+	s.start(t, s.Runner, orders...)
+	left := map[string]bool{}
+	for _, o := range orders {
+		left[is(o.Work, 1)] = true
+	}
+	s.runs(t, slices.Collect(maps.Keys(left))...)
+	s.agrees(t, s.Runner)
+	for i := range s.Slots - 1 { // each launch takes one slot, whatever it carries
+		s.start(t, s.Runner, s.launch(work(100+i), 1))
+		left[is(work(100+i), 1)] = true
+	}
+	for k := range n {
+		i := (k + 1) % n // the second first, the first last
+		if k > 0 {       // the machine is still taken by the others
+			for _, o := range s.d.Launch(t.Context(), s.Runner, []runners.Launch{s.launch(work(200+k), 1)}) {
+				s.failure(t, o.Err, runners.NoSlots)
+			}
+		}
+		for range 2 {
+			s.closed(t, s.Runner, orders[i].Work, 1)
+			delete(left, is(orders[i].Work, 1))
+			s.runs(t, slices.Collect(maps.Keys(left))...)
+		}
+		s.agrees(t, s.Runner)
+	}
+	s.start(t, s.Runner, s.launch(work(300), 1))
+	left[is(work(300), 1)] = true
+	s.runs(t, slices.Collect(maps.Keys(left))...)
 }
 
 func full(t *testing.T, s *suite) {

@@ -93,12 +93,12 @@ func TestQuotaSaysUntilWhen(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	c, err := sim.Config{}.With(map[string]string{"script": "launch 1 lost; worker 1 die 3", "step": "10ms", "steps": "7", "milestone": "2",
-		"notice": "30s", "price": "0.4", "until_released": "true"})
-	if err != nil || len(c.Script) != 2 || c.Price != 0.4 || !c.UntilReleased ||
+		"notice": "30s", "until_released": "true", "capacity": "2"})
+	if err != nil || c.Capacity != 2 || len(c.Script) != 2 || !c.UntilReleased ||
 		c.Model != (sim.Model{Step: 10 * time.Millisecond, Steps: 7, Milestone: 2, Notice: 30 * time.Second}) {
 		t.Errorf("%+v, %v", c, err)
 	}
-	for k, v := range map[string]string{"scipt": "x", "script": "launch 1 explode", "step": "fast", "steps": "0", "price": "NaN", "until_released": "maybe"} {
+	for k, v := range map[string]string{"scipt": "x", "script": "launch 1 explode", "step": "fast", "steps": "0", "capacity": "0", "price": "0.4", "until_released": "maybe"} {
 		if _, err := (sim.Config{}).With(map[string]string{k: v}); err == nil {
 			t.Errorf("%s: %s was accepted", k, v)
 		}

@@ -8,30 +8,37 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/headway-run/headway/runners"
 	"github.com/headway-run/headway/runners/bucket"
+	"github.com/headway-run/headway/runners/record"
 )
 
 // Config is what New needs.
 type Config struct {
 	Platform string
-	Slots    int           // instances at a time; 0: 1
-	Capacity int           // jobs that one launch may carry; 0: Slots
+	Slots    int           // launches at a time: each takes a machine of its own, until the last of its jobs is over; 0: 1
+	Capacity int           // jobs that one launch may carry, each an instance on the launch's machine; 0: 1
 	Kinds    []string      // empty: all
 	Bucket   bucket.Bucket // the store that the workers use; may be a faulty one
 	Model    Model
 	Script   []Fault
-	Price    float64 // per instance and hour, for the meter
+	Price    float64 // per machine and hour; 0: free
+	Unit     string  // of Price; "": USD
 	// UntilReleased: an instance whose worker has ended is paid for until it is released, as on most rented machines.
 	UntilReleased bool
+	// Quota is the machine time that every Per gives, from New on; 0: no limit. Give a dispatcher Quoted then.
+	Quota, Per time.Duration
+
+	Work Work                             // what every instance runs; nil: the platform's own simulated worker
+	Port func(instance int) bucket.Bucket // the store as that instance reaches it, called once for each; nil: Bucket
 }
 
 // Model is what every worker does. Zero values mean the default beside them; what a claim's terms say goes first.
@@ -43,22 +50,31 @@ type Model struct {
 	Notice     time.Duration // what a release leaves for yielding; 0: the worker is killed at once
 	Upload     time.Duration // how long a milestone's upload takes; 0
 	LeaseFloor time.Duration // 15 s
+	GPU        string        // the card that its machine finds; "simulated", which nobody rates
+	Driver     string        // that its machine finds; none
 }
 
 // Runner is the platform.
 type Runner struct {
-	c Config
+	c      Config
+	opened time.Time
 
-	mu    sync.Mutex
-	all   []*instance // ground truth: every instance that ever was
-	calls map[Op]int  // calls so far, workers included
-	fired map[Effect]int
-	cut   bool
+	mu               sync.Mutex
+	all              []*instance // ground truth: every instance that ever was
+	machines         int         // that ever were
+	jobs             map[int]int // machine → its instances that are not over
+	calls            map[Op]int  // calls so far, workers included
+	fired, ofWorkers map[Effect]int
+	cut              bool
+	says             string // to every launch; "": it takes them
 }
 
 var (
 	_ runners.Runner = (*Runner)(nil)
 	_ runners.Lister = (*Runner)(nil)
+	_ runners.Pricer = (*Runner)(nil)
+
+	_ runners.Outliver = (*Runner)(nil)
 )
 
 // New returns an empty platform. Call Close before the end of a test.
@@ -72,11 +88,12 @@ func New(c Config) (*Runner, error) {
 		}
 	}
 	c.Slots = max(c.Slots, 1)
-	if c.Capacity < 1 {
-		c.Capacity = c.Slots
-	}
+	c.Capacity = max(c.Capacity, 1)
 	c.Model = c.Model.withDefaults()
-	return &Runner{c: c, calls: map[Op]int{}, fired: map[Effect]int{}}, nil
+	if c.Per <= 0 {
+		c.Per = week
+	}
+	return &Runner{c: c, opened: time.Now(), jobs: map[int]int{}, calls: map[Op]int{}, fired: map[Effect]int{}, ofWorkers: map[Effect]int{}}, nil
 }
 
 func (m Model) withDefaults() Model {
@@ -88,6 +105,7 @@ func (m Model) withDefaults() Model {
 	def(&m.Start, 2*time.Second)
 	def(&m.Step, 100*time.Millisecond)
 	def(&m.LeaseFloor, 15*time.Second)
+	m.GPU = cmp.Or(m.GPU, "simulated")
 	if m.Steps < 1 {
 		m.Steps = 100
 	}
@@ -116,11 +134,22 @@ func (r *Runner) Launch(ctx context.Context, jobs []runners.Launch) ([]runners.R
 	}
 	for _, j := range jobs {
 		if len(r.c.Kinds) > 0 && !slices.Contains(r.c.Kinds, j.Spec.Kind) {
-			return nil, r.fail(OpLaunch, runners.Rejected, fmt.Sprintf("jobs of kind %q do not run here", j.Spec.Kind))
+			return nil, r.fail(OpLaunch, fmt.Sprintf("jobs of kind %q do not run here", j.Spec.Kind))
 		}
+	}
+	for _, j := range jobs {
+		if m := j.MaxPrice; m != nil && (m.Unit == "" || m.Unit == r.price().Unit) && r.c.Price > m.PerHour {
+			return nil, r.fail(OpLaunch, fmt.Sprintf("no offer below %v per hour", m.PerHour))
+		}
+	}
+	if err := r.usedUp(); err != nil {
+		return nil, err
 	}
 	if f.Effect == NoStart {
 		return r.receipts(make([]*instance, len(jobs))), nil
+	}
+	if f.Effect == Part {
+		return nil, r.part(ctx, f, jobs)
 	}
 	started, err := r.apply(ctx, f, jobs)
 	if err != nil {
@@ -128,13 +157,27 @@ func (r *Runner) Launch(ctx context.Context, jobs []runners.Launch) ([]runners.R
 	}
 	switch f.Effect {
 	case Lost:
-		return nil, r.fail(OpLaunch, runners.Unreachable, "connection reset by peer")
+		return nil, r.fail(OpLaunch, "connection reset by peer")
 	case Garbage:
 		return r.receipts(started[:len(started)-1]), nil
 	case NilHandle:
 		return make([]runners.Receipt, len(jobs)), nil
 	}
 	return r.receipts(started), nil
+}
+
+// part starts all jobs but the last one, which finds no place, and ends them again: all or nothing.
+func (r *Runner) part(ctx context.Context, f Fault, jobs []runners.Launch) error {
+	started, err := r.apply(ctx, f, jobs[:len(jobs)-1])
+	if err != nil {
+		return err
+	}
+	for _, in := range started {
+		in.leave(0)
+		<-in.done
+		r.close(in)
+	}
+	return r.fail(OpLaunch, "there are no longer any instances available")
 }
 
 // apply makes the instances.
@@ -145,23 +188,30 @@ func (r *Runner) apply(ctx context.Context, f Fault, jobs []runners.Launch) ([]*
 	if f.Effect == Twice {
 		copies = 2
 	}
-	live := 0
-	for _, in := range r.all {
-		if in.over.IsZero() {
-			live++
-		}
+	if live := len(r.jobs); live >= r.c.Slots {
+		return nil, r.fail(OpLaunch, fmt.Sprintf("%d of %d machines are taken", live, r.c.Slots))
 	}
-	if live+len(jobs) > r.c.Slots {
-		return nil, r.fail(OpLaunch, runners.NoSlots, fmt.Sprintf("%d of %d instances run", live, r.c.Slots))
+	needed := 0
+	for _, j := range jobs {
+		needed += max(j.Cards, 1)
+	}
+	if len(jobs) > r.c.Capacity || r.c.Capacity > 1 && needed > r.c.Capacity {
+		return nil, r.fail(OpLaunch, fmt.Sprintf("%d jobs on %d cards for a machine of %d", len(jobs), needed, r.c.Capacity))
 	}
 	late := time.Duration(0)
 	if f.Effect == Late {
 		late = f.For
 	}
 	var started []*instance
+	first := r.machines + 1
+	r.machines += copies
+	card := 0
 	for _, j := range jobs {
+		from := card
+		card += max(j.Cards, 1)
 		for c := range copies {
-			in := r.begin(ctx, j, late)
+			in := r.begin(ctx, j, first+c, late)
+			in.cards = [2]int{from, card}
 			if c == 0 {
 				started = append(started, in)
 			}
@@ -174,16 +224,31 @@ func (r *Runner) apply(ctx context.Context, f Fault, jobs []runners.Launch) ([]*
 func (r *Runner) receipts(started []*instance) []runners.Receipt {
 	out := make([]runners.Receipt, len(started))
 	for i, in := range started {
-		id := 1 << 30
+		id := 1<<30 + i
 		if in != nil {
 			id = in.id
 		}
-		out[i] = runners.Receipt{Handle: json.RawMessage(fmt.Sprintf(`{"instance":%d}`, id)), Text: fmt.Sprintf("instance %d", id)}
+		out[i] = runners.Receipt{Handle: json.RawMessage(fmt.Sprintf(`{"instance":%d}`, id)), Text: fmt.Sprintf("instance %d", id), Price: r.price(), Outlives: r.c.UntilReleased}
 	}
 	return out
 }
 
-// Release ends an instance and waits until its worker has left.
+// price is what one machine costs, and so one launch.
+func (r *Runner) price() *record.Price {
+	if r.c.Price <= 0 {
+		return &record.Price{}
+	}
+	return &record.Price{PerHour: r.c.Price, Unit: cmp.Or(r.c.Unit, "USD")}
+}
+
+// Outlives implements runners.Outliver.
+func (r *Runner) Outlives() bool { return r.c.UntilReleased }
+
+// Price is the configured one.
+func (r *Runner) Price(context.Context) (record.Price, error) { return *r.price(), nil }
+
+// Release ends an instance and waits until its worker has left. The others of its launch stay on their machine, which is
+// paid for as long as one of them is.
 func (r *Runner) Release(ctx context.Context, raw json.RawMessage) (runners.Release, error) {
 	f := r.next(OpRelease)
 	if err := r.before(ctx, f, OpRelease); err != nil {
@@ -211,7 +276,7 @@ func (r *Runner) Release(ctx context.Context, raw json.RawMessage) (runners.Rele
 		}
 	}
 	if f.Effect == Lost {
-		return runners.Release{}, r.fail(OpRelease, runners.Unreachable, "connection reset by peer")
+		return runners.Release{}, r.fail(OpRelease, "connection reset by peer")
 	}
 	return runners.Release{Settlement: runners.Closed, Text: "no such instance any more"}, nil
 }
@@ -220,7 +285,7 @@ func (r *Runner) Release(ctx context.Context, raw json.RawMessage) (runners.Rele
 func (r *Runner) find(raw json.RawMessage) (*instance, error) {
 	var h handle
 	if err := json.Unmarshal(raw, &h); err != nil || h.Instance < 1 {
-		return nil, r.fail(OpRelease, runners.Rejected, "no such instance")
+		return nil, r.fail(OpRelease, "no such instance")
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -263,6 +328,9 @@ func (r *Runner) nextLocked(op Op) Fault {
 	for _, f := range r.c.Script {
 		if f.Op == op && f.matches(r.calls[op]) {
 			r.fired[f.Effect]++
+			if f.Op == OpWorker {
+				r.ofWorkers[f.Effect]++
+			}
 			return f
 		}
 	}
@@ -279,10 +347,13 @@ func (r *Runner) Cut(cut bool) {
 // before plays the effects that come before anything is applied.
 func (r *Runner) before(ctx context.Context, f Fault, op Op) error {
 	r.mu.Lock()
-	cut := r.cut
+	cut, says := r.cut, r.says
 	r.mu.Unlock()
-	if cut {
-		return r.fail(op, runners.Unreachable, "no route to host")
+	switch {
+	case cut:
+		return r.fail(op, "no route to host")
+	case says != "" && op == OpLaunch:
+		return r.fail(op, says)
 	}
 	switch f.Effect {
 	case Delay:
@@ -291,21 +362,21 @@ func (r *Runner) before(ctx context.Context, f Fault, op Op) error {
 		select {
 		case <-t.C:
 		case <-ctx.Done():
-			return r.fail(op, runners.Unreachable, "no answer in time")
+			return r.fail(op, "no answer in time")
 		}
 	case Hang:
 		<-ctx.Done()
-		return r.fail(op, runners.Unreachable, "no answer in time")
+		return r.fail(op, "no answer in time")
 	case Drop:
-		return r.fail(op, runners.Unreachable, "connection refused")
+		return r.fail(op, "connection refused")
 	case NoSlots:
-		return r.fail(op, runners.NoSlots, "there are no longer any instances available")
+		return r.fail(op, "there are no longer any instances available")
 	case Quota:
-		q := r.fail(op, runners.QuotaExhausted, "weekly quota reached")
+		q := r.fail(op, "weekly quota reached")
 		q.Until = time.Now().Add(f.For)
 		return q
 	case Reject:
-		return r.fail(op, runners.Rejected, "this account may not do that")
+		return r.fail(op, "this account may not do that")
 	case Foreign:
 		return fmt.Errorf("an error that is no failure")
 	case Panic:
@@ -314,8 +385,9 @@ func (r *Runner) before(ctx context.Context, f Fault, op Op) error {
 	return nil
 }
 
-func (r *Runner) fail(op Op, c runners.Class, words string) *runners.Failure {
-	return &runners.Failure{Class: c, Platform: r.c.Platform, Op: string(op), Hint: c.Advice(), Raw: words, Err: fmt.Errorf("%s", strings.TrimSpace(words))}
+// fail is what becomes of the platform's own words: their class is what sentences says, as for any platform.
+func (r *Runner) fail(op Op, words string) *runners.Failure {
+	return runners.Refused(r.c.Platform, string(op), Sentences(), words)
 }
 
 // Close kills every worker and waits until all have ended.

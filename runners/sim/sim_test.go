@@ -262,3 +262,32 @@ func TestNewRefusesAStoreThatIsNotThere(t *testing.T) {
 		t.Error("an impossible fault was accepted")
 	}
 }
+
+// What one launch carries shares a machine: it takes one slot and is paid for once, from the launch until the last of its jobs
+// is over, whichever goes first and however.
+func TestAMachineIsPaidForOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, d := begin(t, sim.Config{Slots: 1, Capacity: 3, Price: 1, Model: sim.Model{Start: time.Minute, Step: time.Minute}}, "worker 3 die 0")
+		defer r.Close()
+		var orders []runners.Launch
+		for i, steps := range []int64{59, 239, 239} {
+			l := launch(1)
+			l.Work = record.Hash([]byte{byte(i)})
+			l.Spec.Work, l.Claim.Work, l.Claim.Terms = l.Work, l.Work, record.Terms{Steps: steps, MilestoneSteps: 1000, LeaseFloorS: 600}
+			orders = append(orders, l)
+		}
+		for _, o := range d.Launch(t.Context(), r, orders) {
+			if o.Err != nil || o.Receipt.Jobs != 3 {
+				t.Fatal(o)
+			}
+		}
+		time.Sleep(2 * time.Hour) // one has died, one has finished, one is at it
+		if m := r.Meter(); m.Busy != 1 || m.Live != 1 || m.Paid != 2*time.Hour || m.Cost != 2 {
+			t.Errorf("after two hours: %+v", m)
+		}
+		time.Sleep(3 * time.Hour)
+		if m := r.Meter(); m.Busy != 0 || m.Live != 0 || m.Paid != 4*time.Hour || m.Started != 3 {
+			t.Errorf("in the end: %+v", m)
+		}
+	})
+}

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"time"
 
@@ -46,6 +47,12 @@ func (s State) Next() State {
 	return State{Step: s.Step + 1, Chain: hex.EncodeToString(h[:])}
 }
 
+// Metric is the value of a metric of that name after these steps, from 0 to 1.
+func (s State) Metric(name string) float64 {
+	h := sha256.Sum256([]byte(s.Chain + name))
+	return float64(h[0]) / 255
+}
+
 // Expect is the state after a number of steps: what a result must hold, however often the run was killed.
 func Expect(work string, steps int64) State {
 	s := Begin(work)
@@ -70,6 +77,7 @@ type worker struct {
 
 	h         *witness.Holder
 	state     State
+	from      int64 // step that the attempt began at
 	milestone int64
 	unsettled *record.Pointer // a move of the pointer that has no verdict yet: nothing is built on it
 	began     time.Time       // of the attempt
@@ -126,12 +134,14 @@ func (w *worker) capture(ctx context.Context) (end string, err error) {
 	}
 	w.h, w.began, w.renewed = h, time.Now(), time.Now()
 	rec := h.Seen().Record
-	w.r.mu.Lock()
-	w.in.att = rec.Attempt
-	w.r.mu.Unlock()
+	w.r.captured(w.in, rec.Attempt)
 	w.log.prefix = record.LogPrefix(j.Work, rec.Attempt)
 	w.events.prefix = record.EventPrefix(j.Work, rec.Attempt)
-	v := h.Open(ctx, record.Open{Platform: j.Claim.Platform, Fingerprint: map[string]string{"gpu": "simulated", "os": "none"}, Time: stamp()})
+	found := map[string]string{"gpu": w.m.GPU, "os": "none"}
+	if w.m.Driver != "" {
+		found["driver"] = w.m.Driver
+	}
+	v := h.Open(ctx, record.Open{Platform: j.Claim.Platform, Fingerprint: found, Time: stamp()})
 	if v.Outcome != witness.Won {
 		return "", fmt.Errorf("open: %w", v.Err)
 	}
@@ -141,6 +151,7 @@ func (w *worker) capture(ctx context.Context) (end string, err error) {
 			return "snapshot unreadable", w.leave(ctx, "snapshot_unreadable", 0, err.Error())
 		}
 	}
+	w.from = w.state.Step
 	w.events.add(`{"event":"start","step":%d,"attempt":%d}`, w.state.Step, rec.Attempt)
 	return "", nil
 }
@@ -182,6 +193,10 @@ func (w *worker) loop(ctx context.Context) (end string, err error) {
 		case f.Effect == Hang && next >= f.Step:
 			<-ctx.Done()
 			return "killed", nil
+		case f.Effect == Exit:
+			return "failed", w.leave(ctx, "user_code", int(f.Step), "the program gave no reason")
+		case f.Effect == OOM && next >= f.Step:
+			return "failed", w.leave(ctx, "user_code", 1, tooSmall(w.h.Seen().Record.Attempt))
 		case f.Effect == Fail && next >= f.Step:
 			return "failed", w.leave(ctx, "user_code", 1, fmt.Sprintf("ValueError: loss is not a number at step %d", f.Step))
 		}
@@ -189,9 +204,7 @@ func (w *worker) loop(ctx context.Context) (end string, err error) {
 			return "killed", nil
 		}
 		w.state = w.state.Next()
-		w.r.mu.Lock()
-		w.in.step = w.state.Step
-		w.r.mu.Unlock()
+		w.r.stepped(w.in, w.state.Step)
 		w.log.add("step %d loss %.4f", w.state.Step, 1/float64(w.state.Step+1))
 		if over, err := w.tell(ctx); err != nil || over {
 			return "deposed", err
@@ -226,7 +239,7 @@ func (w *worker) advance(ctx context.Context) (over bool, err error) {
 	rec := w.h.Seen().Record
 	w.milestone++
 	prefix := record.MilestonePrefix(rec.Work, rec.Attempt, w.milestone)
-	m := record.Manifest{Protocol: record.Protocol, Work: rec.Work, Attempt: rec.Attempt, Milestone: w.milestone, Step: w.state.Step, Parent: rec.Resume}
+	m := record.Manifest{Protocol: record.Protocol, Work: rec.Work, Attempt: rec.Attempt, Milestone: w.milestone, Step: w.state.Step, Parent: rec.Resume, Sums: w.sums()}
 	sum, err := w.upload(ctx, prefix, record.MilestoneManifestKey(rec.Work, rec.Attempt, w.milestone), &m, map[string]any{StateFile: w.state})
 	if err != nil {
 		return false, ctx.Err()
@@ -262,7 +275,7 @@ func (w *worker) judge(v witness.Verdict) (over bool, err error) {
 // finish uploads the result and ends the work. Without a verdict it asks again; it never gives up a result.
 func (w *worker) finish(ctx context.Context) (end string, err error) {
 	rec := w.h.Seen().Record
-	m := record.Manifest{Protocol: record.Protocol, Work: rec.Work, Attempt: rec.Attempt, Step: w.state.Step, Parent: rec.Resume}
+	m := record.Manifest{Protocol: record.Protocol, Work: rec.Work, Attempt: rec.Attempt, Step: w.state.Step, Parent: rec.Resume, Sums: w.sums()}
 	files := map[string]any{StateFile: w.state}
 	if len(w.in.job.Spec.Metrics) > 0 {
 		files[MetricsFile] = w.metrics()
@@ -277,10 +290,11 @@ func (w *worker) finish(ctx context.Context) (end string, err error) {
 			return "killed", nil
 		}
 	}
-	w.account(ctx, "finished", 0, "")
+	w.flush(ctx)
 	for {
 		v := w.h.Finish(ctx, witness.FinishedPointer{Attempt: rec.Attempt, Manifest: key, SHA256: sum}, w.progress())
 		if v.Outcome == witness.Won {
+			w.account(ctx, "finished", 0, "") // as the real worker does: end.json says it only when it is so
 			return "finished", nil
 		}
 		if over, err := w.judge(v); err != nil || over {
@@ -296,8 +310,7 @@ func (w *worker) finish(ctx context.Context) (end string, err error) {
 func (w *worker) metrics() map[string]float64 {
 	out := map[string]float64{}
 	for name := range w.in.job.Spec.Metrics {
-		h := sha256.Sum256([]byte(w.state.Chain + name))
-		out[name] = float64(h[0]) / 255
+		out[name] = w.state.Metric(name)
 	}
 	return out
 }
@@ -318,9 +331,12 @@ func (w *worker) account(ctx context.Context, class string, code int, text strin
 	w.events.add(`{"event":"end","step":%d,"class":%q}`, w.state.Step, class)
 	w.flush(ctx)
 	end := record.End{Protocol: record.Protocol, Work: rec.Work, Attempt: rec.Attempt, Class: class, ExitCode: code,
-		Step: w.state.Step, Text: text, RanS: time.Since(w.began).Seconds(), Time: stamp()}
+		Step: w.state.Step, Text: text, RanS: time.Since(w.began).Seconds(), Sums: w.sums(), Time: stamp()}
 	if class == "user_code" {
-		end.Error = text
+		end.Error, end.Policy = text, w.match(text)
+		if slices.Contains(w.in.job.Claim.Terms.RetryCodes, code) {
+			end.Class = "retryable"
+		}
 	}
 	if b, err := record.Encode(end); err == nil {
 		_ = w.put(ctx, record.EndKey(rec.Work, rec.Attempt), b)

@@ -34,8 +34,13 @@ func Capture(ctx context.Context, s Store, q CaptureRequest) (*Holder, error) {
 		return nil, err
 	}
 	for range maxContests {
+		if old == nil {
+			if old, err = absent(ctx, s, q); err != nil {
+				return nil, err
+			}
+		}
 		holder := record.Nonce() // fresh at every capture: an attempt number is no identity
-		next, err := wanted(ctx, s, old, q, holder)
+		next, err := wanted(old, q, holder)
 		if err != nil {
 			return nil, err
 		}
@@ -71,12 +76,30 @@ func Capture(ctx context.Context, s Store, q CaptureRequest) (*Holder, error) {
 	return nil, refuse(Unsettled, q.Work, &old.Record, "lost %d captures in a row to others that left again", maxContests)
 }
 
+// absent decides what an absent witness means: nil and no error is a fresh work.
+func absent(ctx context.Context, s Store, q CaptureRequest) (*Seen, error) {
+	if err := fresh(ctx, s, q.Work, q.Dispatch); err != nil {
+		return lookAgain(ctx, s, q.Work, err)
+	}
+	return nil, nil
+}
+
+// lookAgain is for a witness that was absent beside traces of an attempt. Most likely they are those of a worker that
+// captured since the witness was looked for: a second look tells that from a witness that was deleted (refused).
+func lookAgain(ctx context.Context, s Store, work string, refused error) (*Seen, error) {
+	if no, is := errors.AsType[*Refusal](refused); !is || no.Why != UnknownHistory {
+		return nil, refused
+	}
+	now, err := readOrNil(ctx, s, work)
+	if err == nil && now == nil {
+		err = refused
+	}
+	return now, err
+}
+
 // wanted is the record that a capture would write.
-func wanted(ctx context.Context, s Store, old *Seen, q CaptureRequest, holder string) (Record, error) {
+func wanted(old *Seen, q CaptureRequest, holder string) (Record, error) {
 	if old == nil {
-		if err := fresh(ctx, s, q.Work, q.Dispatch); err != nil {
-			return Record{}, err
-		}
 		return nextCreate(q.Work, q.Dispatch, holder, q.Lease), nil
 	}
 	next, no := nextCapture(old.Record, q.Dispatch, holder, q.Lease)

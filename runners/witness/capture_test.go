@@ -233,8 +233,13 @@ func TestRepair(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen, err := Repair(ctx, s, work, &p, "by ann")
-	if err != nil || seen.Record.Attempt != 1 || seen.Record.State != Revoked || *seen.Record.Resume != p {
+	if err != nil || seen.Record.Attempt != 1 || seen.Record.Dispatch != 1 || seen.Record.State != Revoked || *seen.Record.Resume != p {
 		t.Fatal(seen, err)
+	}
+	s.remove(record.OpenKey(work, 1))
+	s.remove(record.WitnessKey(work))
+	if seen, err := Repair(ctx, s, work, &p, "by ann"); err != nil || seen.Record.Attempt != 1 || seen.Record.Dispatch != 0 {
+		t.Fatal("without an open.json that names the dispatch:", seen, err)
 	}
 	if v := h.Renew(ctx, Progress{}, quick); !v.Over() {
 		t.Fatal("a holder of the earlier life renewed:", v)
@@ -243,4 +248,72 @@ func TestRepair(t *testing.T) {
 	if r := next.Seen().Record; r.Attempt != 2 || *r.Resume != p {
 		t.Fatal(r)
 	}
+}
+
+// TestRepairBarsWhatWasClaimed: a stop goes with the witness that is deleted, and the repair bars what it barred: every
+// claim so far, those included that captured nothing. Nobody waits for them either.
+func TestRepairBarsWhatWasClaimed(t *testing.T) {
+	s, work, ctx := newMemory(), workNamed(1), t.Context()
+	captured(t, s, work, 1)
+	for _, n := range []int64{2, 3, 11} {
+		s.claim(work, n)
+	}
+	for _, key := range []string{record.ReceiptKey(work, 11), record.ReleaseKey(work, 11, 1), record.ReceiptKey(work, 40), record.DispatchPrefix(work) + "99.json",
+		record.DispatchPrefix(work) + "9223372036854775807.json", record.DispatchPrefix(work) + "x"} {
+		s.set(key, []byte("{}"))
+	}
+	if r, _, err := Stop(ctx, s, work, 12, "enough"); r != Ended {
+		t.Fatal(r, err)
+	}
+	s.remove(record.WitnessKey(work))
+	seen, err := Repair(ctx, s, work, nil, "by ann")
+	if err != nil || seen.Record.Floor != 12 || seen.Record.Dispatch != 1 || seen.Record.Attempt != 1 {
+		t.Fatalf("%+v %v", seen.Record, err)
+	}
+	for _, n := range []int64{1, 2, 3, 11} {
+		if _, err := Capture(ctx, s, CaptureRequest{Work: work, Dispatch: n, Lease: quick}); why(err) != BelowFloor {
+			t.Errorf("dispatch %d, which was stopped: %v", n, err)
+		}
+	}
+	if r := captured(t, s, work, 12).Seen().Record; r.Attempt != 2 {
+		t.Error(r)
+	}
+}
+
+// twinned runs something right before the first listing: a twin of the launch that captures just then.
+type twinned struct {
+	*memory
+	before func()
+}
+
+func (s *twinned) List(ctx context.Context, prefix, after string, limit int) (*bucket.Page, error) {
+	if do := s.before; do != nil {
+		s.before = nil
+		do()
+	}
+	return s.memory.List(ctx, prefix, after, limit)
+}
+
+// A platform that starts a launch twice: the second worker finds no witness and then the first one's traces. It is told
+// that the work runs elsewhere, not that somebody deleted the witness.
+func TestCaptureBesideATwin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		work, s := workNamed(1), newMemory()
+		s.claim(work, 1)
+		_, err := Capture(t.Context(), &twinned{s, func() { captured(t, s, work, 1) }}, CaptureRequest{Work: work, Dispatch: 1, Lease: quick})
+		if no, is := errors.AsType[*Refusal](err); !is || no.Why != SpawnedElsewhere || no.By == nil || no.By.Attempt != 1 {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// A stop that comes while a worker captures ends that worker's lease, and is no riddle.
+func TestStopBesideACapture(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		work, s := workNamed(1), newMemory()
+		r, seen, err := Stop(t.Context(), &twinned{s, func() { captured(t, s, work, 1) }}, work, 2, "enough")
+		if r != Ended || err != nil || seen.Record.Attempt != 1 || !seen.Record.Stopped() || seen.Record.Floor != 2 {
+			t.Errorf("%s, %+v, %v", r, seen.Record, err)
+		}
+	})
 }

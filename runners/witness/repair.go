@@ -4,15 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/headway-run/headway/runners/bucket"
 	"github.com/headway-run/headway/runners/record"
 )
 
 // Repair writes a witness for a work whose witness was deleted, by a person's decision and never by itself: revoked,
-// at the highest attempt that has left a byte, with the resume pointer that the person names (nil: the next attempt
-// starts from nothing). A holder of the earlier life that is still at work loses its lease by it. It refuses where a
-// witness exists, readable or not, and a pointer whose manifest is missing or has another hash.
+// at the highest attempt that has left a byte and the dispatch that its reservation names, with the resume pointer that
+// the person names (nil: the next attempt starts from nothing). Every dispatch that was claimed before is barred: the
+// deleted witness may have barred it, and nothing else says so. A holder of the earlier life that is still at work loses
+// its lease by it. It refuses where a witness exists, readable or not, and a pointer whose manifest is missing or has
+// another hash. Whether the work was finished is for the caller to ask: no witness is made anew as finished.
 func Repair(ctx context.Context, s Store, work string, resume *record.Pointer, reason string) (Seen, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
@@ -33,7 +36,15 @@ func Repair(ctx context.Context, s Store, work string, resume *record.Pointer, r
 	if err := named(ctx, s, work, resume); err != nil {
 		return Seen{}, err
 	}
-	w, next, err := cas(nil, nextBar(work, attempt, 0, resume, reason))
+	claim, err := lastClaim(ctx, s, work)
+	if err != nil {
+		return Seen{}, err
+	}
+	bar := nextBar(work, attempt, claim+1, resume, reason)
+	if bar.Dispatch, err = dispatchOf(ctx, s, work, attempt); err != nil {
+		return Seen{}, err
+	}
+	w, next, err := cas(nil, bar)
 	if err != nil {
 		return Seen{}, err
 	}
@@ -66,6 +77,44 @@ func highestAttempt(ctx context.Context, s Store, work string) (int64, error) {
 		highest = p.Attempt
 		after = record.AttemptPrefix(work, highest) + "~" // behind every name below an attempt
 	}
+}
+
+// lastClaim is the greatest number of a claim, found by jumping from one dispatch to the next; 0: there is none. A key
+// that is no claim's counts for nothing.
+func lastClaim(ctx context.Context, s Store, work string) (int64, error) {
+	var last int64
+	prefix := record.DispatchPrefix(work)
+	after := ""
+	for {
+		key, err := first(ctx, s, prefix, after)
+		if err != nil || key == "" {
+			return last, err
+		}
+		after = key
+		p, ok := record.Parse(key)
+		if !ok || p.Dispatch <= last || p.Dispatch == math.MaxInt64 || key != record.ClaimKey(work, p.Dispatch) {
+			continue
+		}
+		last = p.Dispatch
+		after = fmt.Sprintf("%s%08d/", prefix, last) // behind the receipt and the releases of this dispatch
+	}
+}
+
+// dispatchOf is the dispatch that an attempt's reservation names, so that nobody waits for its launch any more; 0: it is
+// not known.
+func dispatchOf(ctx context.Context, s Store, work string, attempt int64) (int64, error) {
+	got, err := fetch(ctx, s, record.OpenKey(work, attempt), record.MaxRecord)
+	if _, is := errors.AsType[*Unreadable](err); is || errors.Is(err, ErrAbsent) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	var o record.Open
+	if record.Decode(got.body, record.MaxRecord, &o) != nil || o.Work != work || o.Attempt != attempt || o.Dispatch < 1 {
+		return 0, nil
+	}
+	return o.Dispatch, nil
 }
 
 // named checks that a pointer names a manifest that exists and is the one that it means.

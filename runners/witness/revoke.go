@@ -80,6 +80,11 @@ func Stop(ctx context.Context, s Store, work string, floor int64, reason string)
 	}
 	for {
 		next, done, err := stopped(ctx, s, work, old, floor, reason)
+		if err != nil && old == nil {
+			if old, err = lookAgain(ctx, s, work, err); err == nil {
+				continue
+			}
+		}
 		if err != nil {
 			return Unwritten, Seen{}, err
 		}

@@ -50,7 +50,7 @@ func (f *found) seen(r Record) Seen {
 }
 
 // errShort is a body that ended early: a fault of the way, never of the record.
-var errShort = errors.New("the body was cut short: read it again")
+var errShort = fmt.Errorf("the body was cut short, read it again: %w", io.ErrUnexpectedEOF)
 
 // fetch reads a whole object of at most max bytes. A body of another length than the store announced is an error of
 // the way and not of the content: half a record must never be taken for a corrupt one.

@@ -24,9 +24,10 @@ type Silence struct {
 }
 
 // Observer judges silence by the rule of the README: its own monotonic time between successful sights of an unchanged
-// version, seeded at the first sight from the store's own two stamps, with grace after it was blind. It reads no
-// clock. The zero value of each knob is usable. One goroutine uses it; what it holds is lost with the process, and the
-// seeding makes up for that.
+// version, seeded at the first sight from the store's own two stamps, with grace after it was blind. Where it has looked
+// before and nothing was held (Idle), the stamps add at most the time since then and half a limit: what begins under its
+// eyes is not suspected at first sight, whatever the stamps say. It reads no clock. The zero value of each knob is usable.
+// One goroutine uses it; what it holds is lost with the process, and the seeding makes up for that.
 type Observer struct {
 	Poll  time.Duration // usual time between two sights of one object
 	Floor time.Duration // a shorter promise is raised to this
@@ -40,6 +41,7 @@ type watched struct {
 	version bucket.Version
 	since   time.Time // own time from which on the version counts as unchanged
 	last    time.Time // own time of the last successful sight
+	idle    bool      // at which nobody held it
 }
 
 // See takes one successful sight of key and judges. A failed look is not a sight: it is not fed.
@@ -56,6 +58,9 @@ func (o *Observer) See(key string, s Sight) Silence {
 			o.keys = map[string]*watched{}
 		}
 		o.keys[key] = w
+	case w.idle:
+		seed := min(ageByStore(s, limit), max(s.Now.Sub(w.last), 0), limit/2)
+		*w = watched{version: s.Version, since: s.Now.Add(-seed)}
 	case w.version != s.Version:
 		w.version, w.since = s.Version, s.Now
 	case s.Now.Sub(w.last) > max(3*o.Poll, limit/2):
@@ -75,6 +80,20 @@ func ageByStore(s Sight, limit time.Duration) time.Duration {
 		return 0
 	}
 	return min(max(s.Date.Sub(s.Modified), 0), limit)
+}
+
+// Idle takes one successful look at key that found nothing to judge: no object, or one that nobody holds. It is remembered
+// until Forget.
+func (o *Observer) Idle(key string, now time.Time) {
+	if o.keys == nil {
+		o.keys = map[string]*watched{}
+	}
+	w := o.keys[key]
+	if w == nil {
+		w = &watched{}
+		o.keys[key] = w
+	}
+	*w = watched{last: now, idle: true}
 }
 
 // Forget drops what is known of an object that is not watched any more.

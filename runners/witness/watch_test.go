@@ -59,6 +59,50 @@ func TestSeeding(t *testing.T) {
 	})
 }
 
+// TestSeedingUnderItsEyes: where an observer has seen that nobody holds the lease, wrong stamps make nobody suspect who
+// captures it then; a fresh observer goes by the stamps.
+func TestSeedingUnderItsEyes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := Observer{Poll: 5 * time.Second, Floor: 15 * time.Second}
+		for v := range 4 { // held, revoked, held, …
+			s := o.See("w", sighting(v, 2*time.Hour, 0, time.Minute))
+			if fresh := v == 0; s.Suspect != fresh || !fresh && s.Age != 5*time.Second {
+				t.Fatalf("capture %d: %+v", v, s)
+			}
+			for s.Age < time.Minute {
+				if s.Suspect {
+					t.Fatal("too early:", s)
+				}
+				time.Sleep(5 * time.Second)
+				s = o.See("w", sighting(v, 2*time.Hour, 0, time.Minute))
+			}
+			if !s.Suspect {
+				t.Fatal("never suspected:", s)
+			}
+			o.Idle("w", time.Now())
+			time.Sleep(5 * time.Second)
+		}
+		o.Idle("new", time.Now())
+		time.Sleep(8 * time.Hour)
+		if s := o.See("new", sighting(1, 8*time.Hour, 0, time.Minute)); s.Suspect || s.Age != 30*time.Second {
+			t.Error("after it was blind:", s)
+		}
+		o.Idle("young", time.Now())
+		time.Sleep(20 * time.Second)
+		if s := o.See("young", sighting(1, 3*time.Second, 0, time.Minute)); s.Age != 3*time.Second {
+			t.Error("the stamps are right, and younger than the last look:", s)
+		}
+		if o.Watching() != 3 {
+			t.Error(o.Watching())
+		}
+		o.Idle("young", time.Now())
+		o.Forget("young")
+		if s := o.See("young", sighting(1, 2*time.Hour, 0, time.Minute)); !s.Suspect || o.Watching() != 3 {
+			t.Error("forgotten, and so looked at for the first time:", s)
+		}
+	})
+}
+
 // TestBlindGrace: after an outage (or a sleep in which time did pass) half the promise must pass again.
 func TestBlindGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -32,10 +32,11 @@ type Config struct {
 	Store    Store
 	Work     string
 	Attempt  int64
-	Dir      string          // private folder for copies; same file system as the program's files makes moves free
-	From     *record.Pointer // what the attempt resumed from: parent of its first milestone
-	Patience time.Duration   // how long one milestone's upload may fail before it is given up; 0: two minutes
-	Report   func(Report)    // called once for each accepted milestone, from any goroutine; must not block
+	Dir      string              // private folder for copies; same file system as the program's files makes moves free
+	From     *record.Pointer     // what the attempt resumed from: parent of its first milestone
+	Patience time.Duration       // how long one milestone's upload may fail before it is given up; 0: two minutes
+	Sums     func() *record.Sums // the attempt's account, for the manifest of a milestone that is staged now; nil: none
+	Report   func(Report)        // called once for each accepted milestone, from any goroutine; must not block
 }
 
 // Report is what became of one accepted milestone.
@@ -43,8 +44,18 @@ type Report struct {
 	Pointer record.Pointer // complete in the store when Err is nil
 	Bytes   int64
 	Took    time.Duration
-	Err     error // ErrSkipped, or why the upload failed
+	Err     error // ErrSkipped, ErrLost, or why the upload failed
 }
+
+// Copy is the name of a milestone's private copy below Config.Dir, which is there from its acceptance until its report; what is
+// left there of an agent that was killed says what was on its way.
+func Copy(milestone, step int64) string { return fmt.Sprintf("milestone-%d-step-%d", milestone, step) }
+
+// ResultMark is a file below Config.Dir for as long as the result is on its way.
+const ResultMark = "result"
+
+// ErrLost is a milestone that the end of its attempt left behind.
+var ErrLost = errors.New("lost: the attempt ended before this milestone could go up")
 
 // ErrSkipped is a milestone that a newer one replaced before its upload began.
 var ErrSkipped = errors.New("skipped: a newer milestone was ready before this one could go up")
@@ -78,6 +89,8 @@ type staged struct {
 	dir          string
 	files        []files.Found
 	total        int64
+	sums         *record.Sums
+	moved        bool // not copied: whoever handed it over may still have its files open
 }
 
 // New starts a courier; ctx ends its uploads.
@@ -108,7 +121,7 @@ func (k *Courier) Stage(path, prefix string, move bool, step int64) (int64, erro
 	k.mu.Lock()
 	number := k.last + 1
 	k.mu.Unlock()
-	s := &staged{number: number, step: step, dir: filepath.Join(k.c.Dir, fmt.Sprintf("milestone-%d", number)), files: found, total: total}
+	s := &staged{number: number, step: step, dir: filepath.Join(k.c.Dir, Copy(number, step)), files: found, total: total}
 	if err := k.copy(path, prefix, move, s); err != nil {
 		if files.Full(err) {
 			err = &files.DiskFull{What: fmt.Sprintf("a copy of the milestone at step %d", step), Need: total, Free: files.Free(k.c.Dir)}
@@ -119,6 +132,9 @@ func (k *Courier) Stage(path, prefix string, move bool, step int64) (int64, erro
 		for i := range s.files {
 			s.files[i].Path = prefix + "/" + s.files[i].Path
 		}
+	}
+	if k.c.Sums != nil {
+		s.sums = k.c.Sums()
 	}
 	return number, k.enqueue(s)
 }
@@ -151,6 +167,7 @@ func (k *Courier) copy(path, prefix string, move bool, s *staged) error {
 	if move && prefix == "" {
 		err := moveInto(path, tmp)
 		if err == nil {
+			s.moved = true
 			return os.Rename(tmp, s.dir)
 		}
 		if !errors.Is(err, syscall.EXDEV) {
@@ -223,6 +240,14 @@ func (k *Courier) pointer(s *staged) record.Pointer {
 		Manifest: record.MilestoneManifestKey(k.c.Work, k.c.Attempt, s.number)}
 }
 
+// Result marks the result as being on its way until the returned function is called. Best effort, like all that is read after a
+// kill.
+func (k *Courier) Result() (arrived func()) {
+	mark := filepath.Join(k.c.Dir, ResultMark)
+	_ = os.WriteFile(mark, nil, 0o600)
+	return func() { _ = os.Remove(mark) }
+}
+
 // Estimate is how long an upload of n bytes would take at the speed of the last one; 0 when none was made.
 func (k *Courier) Estimate(n int64) time.Duration {
 	k.mu.Lock()
@@ -253,13 +278,20 @@ func (k *Courier) run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
-			return
 		case <-k.wake:
 		}
 		k.mu.Lock()
 		s := k.next
 		k.next = nil
+		k.closed = k.closed || ctx.Err() != nil
 		k.mu.Unlock()
+		if ctx.Err() != nil {
+			if s != nil { // it would fail at once
+				_ = os.RemoveAll(s.dir)
+				k.c.Report(Report{Pointer: k.pointer(s), Bytes: s.total, Err: ErrLost})
+			}
+			return
+		}
 		if s == nil {
 			continue
 		}
@@ -285,7 +317,7 @@ func (k *Courier) carry(ctx context.Context, s *staged, parent *record.Pointer) 
 	defer func() { r.Took = time.Since(began) }()
 	ctx, cancel := context.WithTimeout(ctx, k.c.Patience+time.Duration(s.total>>20)*time.Second) // 1 MiB/s at the least
 	defer cancel()
-	m := record.Manifest{Protocol: record.Protocol, Work: k.c.Work, Attempt: k.c.Attempt, Milestone: s.number, Step: s.step, Parent: parent}
-	r.Pointer.SHA256, r.Err = Upload(ctx, k.c.Store, os.DirFS(s.dir), s.files, record.MilestonePrefix(k.c.Work, k.c.Attempt, s.number), m, nil)
+	m := record.Manifest{Protocol: record.Protocol, Work: k.c.Work, Attempt: k.c.Attempt, Milestone: s.number, Step: s.step, Parent: parent, Sums: s.sums}
+	r.Pointer.SHA256, r.Err = upload(ctx, k.c.Store, os.DirFS(s.dir), s.files, record.MilestonePrefix(k.c.Work, k.c.Attempt, s.number), m, nil, !s.moved)
 	return r
 }

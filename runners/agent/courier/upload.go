@@ -21,10 +21,15 @@ import (
 const lanes = 4
 
 // Upload puts the listed files of tree under prefix, then m with their sizes and hashes as the manifest, and returns
-// the sha256 of the manifest's bytes. The files must not change meanwhile. tell hears of the bytes that the store
+// the sha256 of the manifest's bytes. A file that somebody changes meanwhile fails the upload. tell hears of the bytes that the store
 // takes, from several goroutines; nil: nobody does. Unknown answers are asked again with the same bytes until ctx
 // ends: the keys have one writer.
 func Upload(ctx context.Context, s Store, tree fs.FS, found []files.Found, prefix string, m record.Manifest, tell func(int64)) (string, error) {
+	return upload(ctx, s, tree, found, prefix, m, tell, false)
+}
+
+// upload does it. own: nobody else can write to these files, so they need not be held against themselves afterwards.
+func upload(ctx context.Context, s Store, tree fs.FS, found []files.Found, prefix string, m record.Manifest, tell func(int64), own bool) (string, error) {
 	if tell == nil {
 		tell = func(int64) {}
 	}
@@ -40,7 +45,7 @@ func Upload(ctx context.Context, s Store, tree fs.FS, found []files.Found, prefi
 			if ctx.Err() != nil {
 				return
 			}
-			sum, err := one(ctx, s, tree, f, prefix+f.Path, tell)
+			sum, err := one(ctx, s, tree, f, prefix+f.Path, tell, own)
 			if err != nil {
 				cancel(fmt.Errorf("upload %s: %w", f.Path, err))
 			}
@@ -64,8 +69,9 @@ func Upload(ctx context.Context, s Store, tree fs.FS, found []files.Found, prefi
 	return record.Hash(b), nil
 }
 
-// one uploads a file and hashes it beside; the two reads share the page cache.
-func one(ctx context.Context, s Store, tree fs.FS, f files.Found, key string, tell func(int64)) (string, error) {
+// one uploads a file and hashes it: beside, where the two reads share the page cache; before and after, where somebody
+// else may still have it open for writing, so that a manifest never promises what was not sent.
+func one(ctx context.Context, s Store, tree fs.FS, f files.Found, key string, tell func(int64), own bool) (string, error) {
 	file, err := tree.Open(f.Path)
 	if err != nil {
 		return "", err
@@ -75,23 +81,35 @@ func one(ctx context.Context, s Store, tree fs.FS, f files.Found, key string, te
 	if !ok {
 		return "", errors.New("the file cannot be read at an offset")
 	}
-	type sum struct {
-		hex string
-		n   int64
-		err error
+	hashed := make(chan digest, 1)
+	hash := func() { hashed <- hashOf(at, f.Size) }
+	if own {
+		go hash()
+	} else {
+		hash()
 	}
-	hashed := make(chan sum, 1)
-	go func() {
-		h := sha256.New()
-		n, err := io.Copy(h, io.NewSectionReader(at, 0, f.Size))
-		hashed <- sum{hex.EncodeToString(h.Sum(nil)), n, err}
-	}()
 	err = put(ctx, s, key, &body{at, f.Size, tell})
 	got := <-hashed
 	if err == nil && (got.err != nil || got.n != f.Size) {
 		err = errors.Join(fmt.Errorf("the file shrank to %d bytes", got.n), got.err)
 	}
+	if err == nil && !own && hashOf(at, f.Size) != got {
+		err = errors.New("the file changed while it was uploaded: close a file before it is handed over")
+	}
 	return got.hex, err
+}
+
+// digest is the sha256 of what could be read of a file.
+type digest struct {
+	hex string
+	n   int64
+	err error
+}
+
+func hashOf(at io.ReaderAt, size int64) digest {
+	h := sha256.New()
+	n, err := io.CopyBuffer(h, io.NewSectionReader(at, 0, size), make([]byte, min(size+1, 32<<10)))
+	return digest{hex.EncodeToString(h.Sum(nil)), n, err}
 }
 
 // body is a file on its way up. Every read of it is a sign that the store takes bytes.

@@ -76,7 +76,7 @@ func whole(ctx context.Context, s Store, key string, max int64) (b []byte, err e
 		}
 		b, err = io.ReadAll(io.LimitReader(o.Body, max+1))
 		if err == nil && int64(len(b)) != o.Size {
-			err = io.ErrUnexpectedEOF
+			err = &bucket.Error{Op: "get", Key: key, Code: bucket.Unknown, Err: io.ErrUnexpectedEOF, Hint: "the answer was cut short; read again"}
 		}
 		return err
 	})

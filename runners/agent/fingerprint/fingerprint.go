@@ -11,10 +11,12 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -27,18 +29,28 @@ const (
 	Cores      = "cores"       // usable ones
 	Memory     = "memory_mib"  // of the machine, or the container's limit when that is lower
 	Container  = "container"   // yes or no
+	Libc       = "libc"        // C library and its version
+	CPUFlags   = "cpu_flags"   // hash of the instruction set extensions that do arithmetic
 	GPU        = "gpu"         // name of the first card
-	GPUs       = "gpus"        // how many
+	GPUs       = "gpus"        // how many; 0 only where there is certainly none
+	GPUPCI     = "gpu_pci"     // PCI device id of the first card
+	GPUMIG     = "gpu_mig"     // whether it is cut into slices
 	GPUMemory  = "gpu_mem_mib" // of the first card
 	Driver     = "driver"      // NVIDIA driver
 	CUDA       = "cuda"        // highest CUDA version that the driver takes
 	Capability = "capability"  // compute capability of the first card
 	Python     = "python"      // version of python3 on PATH
+
+	PythonBuild = "python_build" // its compiler and date
+	Packages    = "packages"     // hash over the packages that it finds: names, versions, hashes of their files
+	Switches    = "switches"     // see SwitchesOf
+	Probe       = "probe"        // hash of fixed computations; see probe.go
+	ProbeRun    = "probe_run"    // hash of what a command printed, and the command: only where a work requires it
 )
 
 const maxFact = 256 // bytes of one fact
 
-// Measure waits five seconds at most for python3 and ten for nvidia-smi, and returns what it found.
+// Measure asks python3 and nvidia-smi, side by side and for some seconds, and returns what it found.
 func Measure(ctx context.Context) map[string]string {
 	f := map[string]string{
 		OS:        runtime.GOOS,
@@ -46,24 +58,36 @@ func Measure(ctx context.Context) map[string]string {
 		Cores:     strconv.Itoa(runtime.NumCPU()),
 		Container: "no",
 	}
+	var mu sync.Mutex
 	put := func(k, v string) {
-		v = clean(v)
-		if v != "" {
+		mu.Lock()
+		defer mu.Unlock()
+		if v = clean(v); v != "" {
 			f[k] = v
 		}
 	}
-	put(Kernel, first("/proc/sys/kernel/osrelease"))
-	put(CPU, field("/proc/cpuinfo", "model name"))
-	put(Memory, memory())
 	if contained() {
 		f[Container] = "yes"
 	}
-	if v, ok := strings.CutPrefix(ask(ctx, 5*time.Second, "python3", "-V"), "Python "); ok { // no import: it is quick
-		put(Python, v)
-	}
-	for k, v := range gpu(ctx) {
-		put(k, v)
-	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		version, build, packages := python(ctx)
+		put(Python, version)
+		put(PythonBuild, build)
+		put(Packages, packages)
+	})
+	wg.Go(func() { put(Libc, ask(ctx, 5*time.Second, "getconf", "GNU_LIBC_VERSION")) })
+	wg.Go(func() {
+		for k, v := range gpu(ctx) {
+			put(k, v)
+		}
+	})
+	put(Kernel, first("/proc/sys/kernel/osrelease"))
+	put(CPU, field("/proc/cpuinfo", "model name"))
+	put(CPUFlags, cpuFlags(field("/proc/cpuinfo", "flags")+" "+field("/proc/cpuinfo", "Features")))
+	put(Memory, memory())
+	put(Probe, Compute())
+	wg.Wait()
 	return f
 }
 
@@ -77,11 +101,12 @@ func (d Difference) String() string {
 	return fmt.Sprintf("%s: required %q, found %q", d.Name, d.Want, d.Got)
 }
 
-// Compare returns what is required and not so, sorted by name. Facts must be equal byte for byte.
+// Compare returns what is required and not so, sorted by name. Facts must be equal byte for byte; one that was not measured is
+// equal to nothing, whatever is required.
 func Compare(requires, found map[string]string) []Difference {
 	var out []Difference
 	for _, k := range slices.Sorted(maps.Keys(requires)) {
-		if found[k] != requires[k] {
+		if found[k] != requires[k] || found[k] == "" {
 			out = append(out, Difference{k, requires[k], found[k]})
 		}
 	}
@@ -158,8 +183,26 @@ func gpu(ctx context.Context) map[string]string {
 				f[CUDA] = fields[0]
 			}
 		}
+		parts := strings.Split(strings.Split(ask(ctx, 10*time.Second, "nvidia-smi", "--query-gpu=pci.device_id,mig.mode.current", "--format=csv,noheader"), "\n")[0], ", ")
+		if len(parts) == 2 {
+			f[GPUPCI], f[GPUMIG] = parts[0], parts[1]
+		}
+		return f
 	}
-	return f
+	if !anyCard() {
+		return map[string]string{GPUs: "0"}
+	}
+	return nil
+}
+
+// anyCard says whether the kernel shows anything that may compute beside the CPU, of whatever maker.
+func anyCard() bool {
+	for _, glob := range []string{"/dev/nvidia*", "/dev/kfd", "/dev/dxg", "/dev/dri/renderD*", "/dev/accel*", "/dev/neuron*", "/dev/vfio/[0-9]*", "/proc/driver/nvidia"} {
+		if found, err := filepath.Glob(glob); err != nil || len(found) > 0 {
+			return true
+		}
+	}
+	return runtime.GOOS != "linux"
 }
 
 // parseGPU reads nvidia-smi's answer: one line per card. Anything else is no card.

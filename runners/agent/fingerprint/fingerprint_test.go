@@ -20,6 +20,9 @@ func TestCompare(t *testing.T) {
 	if s := got[1].String(); s != `gpu: required "NVIDIA L4", found "NVIDIA H100"` {
 		t.Errorf("a difference reads %s", s)
 	}
+	if got := Compare(map[string]string{"cuda": ""}, found); len(got) != 1 {
+		t.Errorf("nothing was measured, and nothing equals it: %v", got)
+	}
 	if got := Compare(nil, found); got != nil {
 		t.Errorf("nothing required, yet %v", got)
 	}

@@ -80,7 +80,10 @@ func Start(c Command) (*Process, error) {
 	g := exec.Command(c.Guard[0], append(append(c.Guard[1:len(c.Guard):len(c.Guard)], "--"), c.Argv...)...)
 	g.Dir, g.Env = c.Dir, c.Env
 	g.ExtraFiles = []*os.File{orderR, reportW}
-	g.Stdout, g.Stderr = c.Output, c.Output
+	if c.Output != nil {
+		out := &drain{c.Output}
+		g.Stdout, g.Stderr = out, out
+	}
 	g.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	g.WaitDelay = time.Second // a guardian that was killed may leave holders of the output
 	err = g.Start()
@@ -106,6 +109,37 @@ func Start(c Command) (*Process, error) {
 	p.PID = first.PID
 	go p.finish(reportR, reports, report{}, true)
 	return p, nil
+}
+
+// drain reads the program's output in large pieces, from a pipe that holds one: a program that prints much waits less often
+// for its agent's turn, and neither of the two is woken for every 32 KiB.
+type drain struct{ to io.Writer }
+
+// piece is what is read at once. A user's pipes may hold 64 MiB together before the kernel makes them small: 256 agents.
+const piece = 256 << 10
+
+// Write implements io.Writer for what os/exec asks of an output; it calls ReadFrom.
+func (d *drain) Write(p []byte) (int, error) { return d.to.Write(p) }
+
+// ReadFrom implements io.ReaderFrom.
+func (d *drain) ReadFrom(r io.Reader) (n int64, err error) {
+	if f, ok := r.(syscall.Conn); ok {
+		widen(f, piece)
+	}
+	for buf := make([]byte, piece); ; {
+		k, err := r.Read(buf)
+		if n += int64(k); k > 0 {
+			if _, err := d.to.Write(buf[:k]); err != nil {
+				return n, err
+			}
+		}
+		if err != nil {
+			if err == io.EOF {
+				err = nil
+			}
+			return n, err
+		}
+	}
 }
 
 func readReport(r *bufio.Reader) (report, bool) {

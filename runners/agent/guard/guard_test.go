@@ -38,7 +38,7 @@ func self() []string { return []string{"/proc/self/exe", "guard"} }
 // gone waits for the fact that pid is no running process of ours.
 func gone(t *testing.T, pid int) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); ; <-time.After(time.Millisecond) { // a fact with a deadline
+	for end := time.Now().Add(2 * time.Minute); ; <-time.After(time.Millisecond) { // a fact with a deadline
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		if err != nil || strings.Contains(string(b), ") Z ") {
 			return
@@ -51,7 +51,7 @@ func gone(t *testing.T, pid int) {
 
 func pidFrom(t *testing.T, file string) int {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); <-time.After(time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); <-time.After(time.Millisecond) {
 		if b, err := os.ReadFile(file); err == nil && strings.HasSuffix(string(b), "\n") {
 			n, err := strconv.Atoi(strings.TrimSpace(string(b)))
 			if err != nil {
@@ -125,7 +125,7 @@ func TestStoppedGuardianIsWoken(t *testing.T) {
 	if err := os.WriteFile(begin, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(10 * time.Second); ; <-time.After(time.Millisecond) { // a fact with a deadline
+	for end := time.Now().Add(2 * time.Minute); ; <-time.After(time.Millisecond) { // a fact with a deadline
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.PID))
 		if err == nil && strings.Contains(string(b), ") T ") {
 			break
@@ -137,7 +137,7 @@ func TestStoppedGuardianIsWoken(t *testing.T) {
 	p.Signal(syscall.SIGKILL)
 	select {
 	case <-p.Done():
-	case <-time.After(10 * time.Second):
+	case <-time.After(2 * time.Minute):
 		_ = p.guardian.Process.Kill()
 		t.Fatal("SIGKILL waits for a guardian that is stopped")
 	}

@@ -19,6 +19,17 @@ func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
+const setPipeSize = 1031 // F_SETPIPE_SZ, linux/fcntl.h
+
+// widen makes a pipe hold n bytes, where it may.
+func widen(c syscall.Conn, n int) {
+	if raw, err := c.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { // a pipe that stays as it is carries the same
+			_, _, _ = syscall.Syscall(syscall.SYS_FCNTL, fd, setPipeSize, uintptr(n))
+		})
+	}
+}
+
 // killTree sends SIGKILL to the program's group and to every descendant of this process.
 func killTree(pid int) {
 	_ = syscall.Kill(-pid, syscall.SIGKILL)

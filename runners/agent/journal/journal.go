@@ -46,7 +46,7 @@ type Stream struct {
 
 	mu      sync.Mutex
 	pending []byte
-	dropped int64
+	dropped lost
 	total   int64 // accepted so far
 	tokens  float64
 	filled  time.Time
@@ -62,46 +62,75 @@ func New(ctx context.Context, s Store, prefix string) *Stream {
 	return j
 }
 
-// Write takes p or drops it, whole; it never blocks and never fails.
+// Write takes p, or as many of its lines as there is room for, and drops the rest; it never blocks and never fails. What is
+// dropped is counted and not copied. Once something was dropped nothing is taken before there is room for a whole segment, and
+// then from the beginning of a line on: a flood leaves readable pieces and few marks.
 func (j *Stream) Write(p []byte) (int, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.closed || !j.admit(len(p)) {
-		j.dropped += int64(len(p))
-		return len(p), nil
+	n, room := len(p), j.room()
+	if j.dropped.bytes > 0 && (room < segment || j.closed) {
+		j.drop(p)
+		return n, nil
 	}
-	j.mark()
-	j.pending = append(j.pending, p...)
-	j.total += int64(len(p))
-	poke(j.some)
-	if len(j.pending) >= segment {
-		poke(j.full)
+	if j.dropped.within {
+		rest := bytes.IndexByte(p, '\n') + 1
+		j.drop(p[:rest])
+		p = p[rest:]
 	}
-	return len(p), nil
+	keep := len(p)
+	if keep > room {
+		keep = bytes.LastIndexByte(p[:room], '\n') + 1
+	}
+	if keep > 0 {
+		j.mark()
+		j.pending = append(j.pending, p[:keep]...)
+		j.total, j.tokens = j.total+int64(keep), j.tokens-float64(keep)
+		poke(j.some)
+		if len(j.pending) >= segment {
+			poke(j.full)
+		}
+	}
+	j.drop(p[keep:])
+	return n, nil
 }
 
-// admit says whether n more bytes are within the rate, the memory and the whole.
-func (j *Stream) admit(n int) bool {
+// room is how many more bytes are within the rate, the memory and the whole.
+func (j *Stream) room() int {
+	if j.closed {
+		return 0
+	}
 	now := time.Now()
 	j.tokens = min(burst, j.tokens+now.Sub(j.filled).Seconds()*perSecond)
 	j.filled = now
-	if float64(n) > j.tokens || len(j.pending)+n > longest || j.total+int64(n) > most {
-		return false
+	return max(0, min(int(j.tokens), longest-len(j.pending), int(most-j.total)))
+}
+
+// lost is what was dropped since the last mark.
+type lost struct {
+	bytes, lines int64
+	within       bool // the last byte was no line's end: the rest of that line is dropped too
+}
+
+func (j *Stream) drop(p []byte) {
+	if len(p) == 0 {
+		return
 	}
-	j.tokens -= float64(n)
-	return true
+	j.dropped.bytes += int64(len(p))
+	j.dropped.lines += int64(bytes.Count(p, []byte{'\n'}))
+	j.dropped.within = p[len(p)-1] != '\n'
 }
 
 // mark says in the stream itself what is missing before the next byte.
 func (j *Stream) mark() {
-	if j.dropped == 0 {
+	if j.dropped.bytes == 0 {
 		return
 	}
-	m := fmt.Sprintf("[headway: dropped %d bytes here: too much output for the store]\n", j.dropped)
+	m := fmt.Sprintf("[headway: dropped %d bytes, %d lines here: too much output for the store]\n", j.dropped.bytes, j.dropped.lines)
 	if n := len(j.pending); n > 0 && j.pending[n-1] != '\n' {
 		m = "\n" + m
 	}
-	j.pending, j.dropped = append(j.pending, m...), 0
+	j.pending, j.dropped = append(j.pending, m...), lost{}
 }
 
 func poke(c chan struct{}) {

@@ -19,6 +19,7 @@ type Redactor struct {
 	secrets [][]byte
 	keep    int // bytes that may be the start of a value
 	held    []byte
+	join    []byte // a buffer: what was held back and what follows it
 }
 
 // NewRedactor masks the given values. Of a value with line breaks each line is a value. Those of fewer than six bytes
@@ -40,34 +41,56 @@ func NewRedactor(w io.Writer, values []string) *Redactor {
 // Text masks one text.
 func (r *Redactor) Text(s string) string { return string(r.clean([]byte(s))) }
 
+// clean returns b itself where there is nothing to mask.
 func (r *Redactor) clean(b []byte) []byte {
 	for _, s := range r.secrets {
-		b = bytes.ReplaceAll(b, s, []byte(mask))
+		if bytes.Contains(b, s) {
+			b = bytes.ReplaceAll(b, s, []byte(mask))
+		}
 	}
 	return b
 }
 
-// Write passes p on, but for an unfinished line's end that may be the beginning of a value.
+// Write passes p on, but for an unfinished line's end that may be the beginning of a value. What need not be masked or held
+// back is not copied.
 func (r *Redactor) Write(p []byte) (int, error) {
 	if len(r.secrets) == 0 {
 		return r.w.Write(p)
 	}
-	b := r.clean(append(r.held, p...))
+	n := len(p)
+	if len(r.held) > 0 { // no value goes beyond the end of its line
+		end := bytes.IndexByte(p, '\n') + 1
+		if end == 0 {
+			end = n
+		}
+		r.join = append(append(r.join[:0], r.held...), p[:end]...)
+		r.pass(r.join)
+		p = p[end:]
+	}
+	r.pass(p)
+	return n, nil
+}
+
+// pass passes on what follows on nothing that is held back.
+func (r *Redactor) pass(p []byte) {
+	if len(p) == 0 {
+		return
+	}
+	b := r.clean(p)
 	cut := len(b)
 	if line := bytes.LastIndexByte(b, '\n') + 1; cut-line > 0 {
 		cut = max(line, cut-r.keep)
 	}
-	r.held = bytes.Clone(b[cut:])
 	if cut > 0 {
 		_, _ = r.w.Write(b[:cut]) // a stream never fails
 	}
-	return len(p), nil
+	r.held = append(r.held[:0], b[cut:]...)
 }
 
 // Flush passes on what was held back.
 func (r *Redactor) Flush() {
 	if len(r.held) > 0 {
 		_, _ = r.w.Write(r.held) // a stream never fails
-		r.held = nil
+		r.held = r.held[:0]
 	}
 }

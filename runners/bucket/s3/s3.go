@@ -9,11 +9,9 @@ package s3
 
 import (
 	"context"
-	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -134,7 +132,7 @@ func options(c Config) awss3.Options {
 		Region:                       c.Region,
 		Credentials:                  keyed{c.Credentials},
 		UsePathStyle:                 c.PathStyle,
-		HTTPClient:                   &http.Client{Transport: transport(c), CheckRedirect: noRedirect},
+		HTTPClient:                   &http.Client{Transport: newLanes(c), CheckRedirect: noRedirect},
 		RequestChecksumCalculation:   aws.RequestChecksumCalculationWhenRequired,
 		ResponseChecksumValidation:   aws.ResponseChecksumValidationWhenRequired, // a whole-object checksum on a range would fail the read
 		ContinueHeaderThresholdBytes: -1,                                         // some proxies stall on Expect: 100-continue
@@ -162,25 +160,6 @@ func (k keyed) Retrieve(ctx context.Context) (aws.Credentials, error) {
 
 // noRedirect hands a redirect to the classifier: it means another region, and its signature would be wrong anyway.
 func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-
-func transport(c Config) *http.Transport {
-	d := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}
-	t := &http.Transport{
-		Proxy:                 http.ProxyFromEnvironment,
-		DialContext:           d.DialContext,
-		TLSHandshakeTimeout:   10 * time.Second,
-		ResponseHeaderTimeout: max(c.Timeout, 60*time.Second), // a part is answered only when it is on the store's disk
-		MaxIdleConns:          128,
-		MaxIdleConnsPerHost:   64,
-		IdleConnTimeout:       30 * time.Second,
-		WriteBufferSize:       256 << 10,
-		ReadBufferSize:        64 << 10,
-	}
-	if c.RootCAs != nil {
-		t.TLSClientConfig = &tls.Config{RootCAs: c.RootCAs, MinVersion: tls.VersionTLS12}
-	}
-	return t
-}
 
 // full is the one place where the prefix is put before a key.
 func (b *Bucket) full(op, key string) (*string, error) {

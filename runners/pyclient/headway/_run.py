@@ -49,6 +49,7 @@ class Run:
         self._lead = lead  # False: another rank of the same run leads, this one only listens
         self._over: Optional[BaseException] = None
         self._n = self._said = 0  # steps finished, and those of them that the agent knows of
+        self._at = monotonic()  # when the last of them ended
         self._next = 0.0  # when it is to hear of the next one
         self._doing = 0  # step that the body of steps() is in
         self._saved, self._saved_at = 0, monotonic()  # step and time of the last milestone
@@ -57,6 +58,8 @@ class Run:
         self._stop: Optional[str] = None
         self._left = False  # a milestone was handed over since the stop
         self._phases: List[Tuple[str, float]] = []
+        self._waited = self._saving = 0.0  # seconds since the last line that went into waiting for data, into a snapshot
+        self._saving_since, self._saving_at = 0.0, -1  # a milestone was wanted then, after that step
         self._resume: Optional[Resume] = None
         self._resumed = False
         self._every_steps = int(_wire.number(hello, "every_steps", 0))
@@ -74,8 +77,9 @@ class Run:
         Raises LeaseLost or RunRevoked when the run is over, RunYielded when the place was wanted back and a milestone
         has been handed over since.
         """
-        if n >= self._n and type(n) is int and monotonic() < self._next:
-            self._n = n  # all that happens in most calls: nothing that could matter to a wrong process or thread
+        now = monotonic()
+        if n > self._n and type(n) is int and now < self._next:
+            self._n, self._at = n, now  # all that happens in most calls: nothing that could matter to a wrong process or thread
             return
         if self._pid != getpid():
             return
@@ -99,8 +103,9 @@ class Run:
     def _tell(self, n: int) -> None:
         if self._over is not None:
             raise self._again()
-        self._n = n
         conn, now = self._conn, monotonic()
+        if n > self._n:
+            self._n, self._at = n, now
         if conn is None or now < self._next:
             return
         try:
@@ -110,12 +115,10 @@ class Run:
                 if not self._lead:
                     return
                 if not conn.asked:
-                    conn.send(b'{"op":"step","n":%d}\n' % n)
-                    self._said = n
+                    conn.send(self._line(n))
                     return
             conn.asked = False
-            answer = conn.ask(b'{"op":"step","n":%d,"ask":true}\n' % n)
-            self._said = n
+            answer = conn.ask(self._line(n, b',"ask":true'))
             self._be_quiet(now, answer)
             self._due = self._due or answer.get("due") is True
             if answer.get("stop"):
@@ -135,7 +138,18 @@ class Run:
 
     def _unsaid(self) -> bytes:
         """The step that the agent does not know of yet, as a line to send before whatever comes next."""
-        return b'{"op":"step","n":%d}\n' % self._n if self._n > self._said else b""
+        return self._line(self._n, ago=monotonic() - self._at) if self._n > self._said else b""
+
+    def _line(self, n: int, more: bytes = b"", ago: float = 0.0) -> bytes:
+        """The line of a step that ended so long ago, with what is known of the seconds since the last line."""
+        if self._waited > 0:
+            more += b',"wait_s":%.6f' % self._waited
+        if self._saving > 0:
+            more += b',"save_s":%.6f' % self._saving
+        if ago >= 1e-6:
+            more += b',"ago_s":%.6f' % ago
+        self._said, self._waited, self._saving = n, 0.0, 0.0
+        return b'{"op":"step","n":%d%s}\n' % (n, more)
 
     @property
     def stop(self) -> Optional[str]:
@@ -171,11 +185,14 @@ class Run:
         if self._conn is None or not self._lead or self._pid != getpid():
             return False
         self._minds_due = True
-        if self._due:
-            return True
-        if self._every_steps > 0:
-            return max(self._n, self._doing) // self._every_steps > self._saved // self._every_steps
-        return self._every_s > 0 and monotonic() - self._saved_at >= self._every_s
+        due = self._due
+        if not due and self._every_steps > 0:
+            due = max(self._n, self._doing) // self._every_steps > self._saved // self._every_steps
+        elif not due:
+            due = self._every_s > 0 and monotonic() - self._saved_at >= self._every_s
+        if due:
+            self._saving_since, self._saving_at = monotonic(), max(self._n, self._doing)
+        return due
 
     def milestone(self, path: "Union[str, os.PathLike[str]]", step: int, move: bool = False) -> None:
         """Hands over a finished file or folder with the state after ``step`` steps. Returns as soon as the agent has
@@ -190,7 +207,11 @@ class Run:
         self._minds_due = True
         if self._conn is None or not self._lead:
             return
-        self._n = max(self._n, step)
+        if self._saving_at == step > self._n:  # else the step's own end tells it
+            self._saving = monotonic() - self._saving_since
+        self._saving_at = -1
+        if step > self._n:
+            self._n, self._at = step, monotonic()
         self._ask({"op": "milestone", "step": step, "path": path, "move": bool(move)})
         self._saved, self._saved_at, self._due = step, monotonic(), False
         self._left = self._stop is not None
@@ -202,9 +223,10 @@ class Run:
         if not self._here() or self._conn is None or not self._lead:
             return
         line = _wire.encode({"op": "note", "values": {k: _plain(v) for k, v in values.items()}})
+        before = self._said, self._waited, self._saving
         try:
-            if self._conn.offer(self._unsaid() + line):
-                self._said = self._n
+            if not self._conn.offer(self._unsaid() + line):
+                self._said, self._waited, self._saving = before
         except RunOver as over:
             self._end(over)
             raise
@@ -213,6 +235,11 @@ class Run:
         """``with run.phase("eval", expect="6m")``: a silence of about that long is no death. Seconds, or text such
         as ``90s``, ``6m``, ``1h30m``."""
         return _Phase(self, name, seconds(expect))
+
+    def waiting(self) -> "_Waiting":
+        """``with run.waiting(): batch = next(data)``: keeps the waits for data apart from the computing in the
+        attempt's account, so that a slow disk is not taken for a slow card. It is no evidence of progress."""
+        return _Waiting(self)
 
     def _declare(self) -> None:
         """Tells the agent the innermost phase, or that there is none."""
@@ -305,8 +332,7 @@ class Run:
     def _ask(self, message: _wire.Message) -> _wire.Message:
         assert self._conn is not None
         try:
-            unsaid, self._said = self._unsaid(), self._n
-            return self._conn.ask(unsaid + _wire.encode(message))
+            return self._conn.ask(self._unsaid() + _wire.encode(message))
         except RunOver as over:
             self._end(over)
             raise
@@ -341,6 +367,19 @@ class _Phase:
         self._run._phases.pop()
         if self._run._over is None:
             self._run._declare()
+
+
+class _Waiting:
+    """A wait for data."""
+
+    def __init__(self, run: Run) -> None:
+        self._run, self._since = run, 0.0
+
+    def __enter__(self) -> None:
+        self._since = monotonic()
+
+    def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException], tb: Any) -> None:
+        self._run._waited += monotonic() - self._since
 
 
 def attach() -> Run:

@@ -109,6 +109,21 @@ class Steps(TempFolder):
             asked = [m["n"] for m in agent.heard("step") if m.get("ask")]
         self.assertEqual(asked, [3, 5])
 
+    def test_what_the_time_went_into_is_said_once(self) -> None:
+        now = 1000.0
+        with mock.patch.object(_run, "monotonic", lambda: now), FakeAgent(every_steps=3) as agent:
+            with w.attach() as run:
+                for n in run.steps(0, 5):
+                    now += 1
+                    with run.waiting():
+                        now += 0.5 if n == 2 else 0
+                    if run.milestone_due():
+                        now += 2
+                        run.milestone(self.file("state"), n)
+            said = [{k: v for k, v in m.items() if k not in ("op", "ask")} for m in agent.heard("step")]
+        want = [{"n": 1}, {"n": 2, "wait_s": 0.5}, {"n": 3, "save_s": 2}, {"n": 4}, {"n": 5}]
+        self.assertEqual([m for m in said if m["n"] != 3 or "save_s" in m], want)
+
     def test_of_many_steps_few_are_said(self) -> None:
         now = 1000.0
         with mock.patch.object(_run, "monotonic", lambda: now), FakeAgent() as agent:
