@@ -153,3 +153,28 @@ func BenchmarkDiff10000(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkMarkdown10000 makes the comment of a diff in which each of 10,000 jobs is replaced, the digest of its JSON included;
+// ms/op is what a pull request waits for.
+func BenchmarkMarkdown10000(b *testing.B) {
+	before, _ := Load(bigTree(1000))
+	a := Accept(before, "c")
+	files := map[string]string{}
+	for path, f := range bigTree(1000).files {
+		files[path] = strings.ReplaceAll(string(f.Data), "print(1)", "print(3)")
+	}
+	now, ps := Load(NewMemTree(files))
+	if len(ps) > 0 {
+		b.Fatal(ps[0])
+	}
+	d := Diff(now, &a, nil)
+	b.ReportAllocs()
+	start, size, began := cpu(b), 0, time.Now()
+	for b.Loop() {
+		size = len(d.Markdown(0))
+	}
+	b.ReportMetric(float64(time.Since(began))/1e6/float64(b.N), "ms/op")
+	reportCPU(b, start)
+	b.ReportMetric(float64(size), "bytes")
+	b.ReportMetric(float64(d.Totals.Replace), "replaced")
+}

@@ -23,6 +23,7 @@ func (l *loader) check(e *entry) {
 	l.checkLadder(e)
 	l.checkGPU(e)
 	l.checkSecrets(e)
+	l.checkCards(e)
 	l.checkCode(e)
 	l.checkWork(e)
 	l.checkRest(e)
@@ -49,6 +50,27 @@ func (l *loader) checkLadder(e *entry) {
 		if _, ok := l.config.Platforms[name]; !ok {
 			known := l.platformNames()
 			l.ps.refuse(e.at("on"), "UnknownPlatform", "on names "+show(name)+", which is no platform of "+ConfigFile, aPlatform(known), didYouMean(name, known, ""))
+		}
+	}
+}
+
+// cardVars name the cards that a program may use. (Table of values.)
+var cardVars = []string{"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"}
+
+// checkCards refuses a job that names its cards itself where a platform of its ladder deals them: it would take those of others,
+// and the platform would refuse its launch, which spends a retry.
+func (l *loader) checkCards(e *entry) {
+	j := &e.job
+	for _, v := range cardVars {
+		if _, set := j.Env[v]; !set {
+			continue
+		}
+		for _, name := range j.On {
+			if l.config.Platforms[name].Options["cards"] != "" {
+				l.ps.refuse(e.at("env"), "DealtCards", "env."+v+" names the cards of job "+show(e.name)+", and platform "+show(name)+" deals its cards itself (cards)",
+					"no "+v+" in env", "take it out, or take "+name+" out of on")
+				return
+			}
 		}
 	}
 }
@@ -92,8 +114,8 @@ func (l *loader) checkGPU(e *entry) {
 		if err != nil {
 			hint := ""
 			var unknown *flops.UnknownGPUError
-			if errors.As(err, &unknown) && len(unknown.Nearest) > 0 {
-				hint = "did you mean " + strings.Join(unknown.Nearest, ", ") + "?"
+			if errors.As(err, &unknown) && len(unknown.Nearest()) > 0 {
+				hint = "did you mean " + strings.Join(unknown.Nearest(), ", ") + "?"
 			} else if unknown != nil && unknown.Slice {
 				hint = "a slice of a card has no rated peak: name the whole card"
 			}
@@ -184,8 +206,12 @@ func (l *loader) covers(runner, offer, want string, count int) bool {
 
 func (l *loader) checkSecrets(e *entry) {
 	j := &e.job
-	if len(j.Secrets) > 0 && j.Trust == "any" {
-		l.ps.refuse(e.at("secrets"), "SecretsOnAny", "secrets on trust: any would be handed to strangers' machines", "trust: datacenter or trust: own", "set trust, or run the job without secrets")
+	switch {
+	case len(j.Secrets) == 0 || j.Trust != "any":
+	case l.config.Guard.Warns("secrets"):
+		l.ps.warn(e.at("secrets"), "SecretsOnAny", "secrets on trust: any are handed to strangers' machines", "set trust: datacenter or trust: own")
+	default:
+		l.ps.refuse(e.at("secrets"), "SecretsOnAny", "secrets on trust: any would be handed to strangers' machines", "trust: datacenter or trust: own", "set trust, or run the job without secrets; guard: {warn: [secrets]} in "+ConfigFile+" would allow it with a warning")
 	}
 	for _, s := range j.Secrets {
 		if _, both := j.Env[s]; both {

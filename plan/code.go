@@ -35,8 +35,14 @@ func (l *loader) folder(dir string) *codeFolder {
 	c := &codeFolder{}
 	l.code[dir] = c
 	w := codeWalk{tree: l.tree, root: dir, out: c}
-	if w.locate() && w.walk(dir, 0) && w.files == 0 {
+	if !w.locate() || l.kept.known(dir, c.tree) {
+		return c
+	}
+	if w.walk(dir, 0) && w.files == 0 {
 		w.fail("EmptyFolder", "the folder "+show(dir)+" has no files", "the program", "commit the code, or leave code out")
+	}
+	if c.code == "" {
+		l.kept.sound(dir, c.tree)
 	}
 	return c
 }

@@ -212,6 +212,9 @@ func TestEveryRefusalHasACase(t *testing.T) {
 	for name, problems := range largeCases() {
 		note(name, problems())
 	}
+	doc := ReadDocument("ring.yaml", []byte("keep: 256\n")) // what only other files than plans hold
+	doc.Root().Fields("keep")["keep"].Bytes(0)
+	note("a document", doc.Problems())
 	for _, s := range known {
 		has := func(text string) bool { return strings.Contains(text, s.words) }
 		if !slices.ContainsFunc(said[s.code], has) && noCase[s.words] == "" {

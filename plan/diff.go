@@ -30,6 +30,7 @@ func Diff(desired *Plan, accepted *Accepted, observed map[Digest]Observed) *Chan
 	}
 	slices.SortFunc(d.out.Changes, func(a, b Change) int { return strings.Compare(a.Job, b.Job) }) // a job has one change
 	d.count()
+	d.out.Settle(desired)
 	return d.out
 }
 
@@ -47,7 +48,6 @@ type differ struct {
 	words   []string                  // scratch space
 
 	compared map[string][]FieldChange // what two values of a field come to
-	rates    map[string]rate          // of a platform for a GPU wish
 	pairs    []pair                   // scratch space, as is the next
 	scratch  []byte
 }
@@ -60,7 +60,7 @@ func newDiffer(p *Plan, a *Accepted, observed map[Digest]Observed) *differ {
 		out:     &Changes{FormatVersion: FormatVersion, Root: p.Config.Name, Base: a.Commit, Errored: !p.OK(), Problems: p.Problems},
 		old:     make(map[string]*AcceptedJob, len(a.Jobs)),
 		oldWork: make(map[Digest][]*AcceptedJob, len(a.Jobs)),
-		newWork: make(map[Digest][]int, len(p.Jobs)), compared: make(map[string][]FieldChange), rates: make(map[string]rate)}
+		newWork: make(map[Digest][]int, len(p.Jobs)), compared: make(map[string][]FieldChange)}
 	d.out.Changes = make([]Change, 0, len(p.Jobs))
 	for i := range a.Jobs {
 		j := &a.Jobs[i]
@@ -100,9 +100,6 @@ func (d *differ) job(i int) {
 		d.stayed(&c, old, i)
 	default:
 		d.replaced(&c, old, i)
-	}
-	if c.Op == OpCreate || c.Op == OpReplace {
-		c.Estimate = d.estimate(j)
 	}
 	d.out.Changes = append(d.out.Changes, c)
 }
@@ -232,7 +229,7 @@ func (d *differ) leaves(c *Change, old *AcceptedJob) {
 	if o.Live() {
 		c.OnDelete = old.OnDelete
 		if old.OnDelete != Orphan {
-			c.Lost = o.LostGPUHours
+			c.Lost, c.LostPaid = o.LostGPUHours, o.LostPaid
 		}
 	}
 }
@@ -256,7 +253,7 @@ func (d *differ) left(old *AcceptedJob) {
 	d.leaves(&c, old)
 	switch {
 	case d.out.Errored:
-		c.Op, c.Now, c.Leaving, c.OnDelete, c.Lost = OpWaiting, d.seen(old.Work), nil, "", 0
+		c.Op, c.Now, c.Leaving, c.OnDelete, c.Lost, c.LostPaid = OpWaiting, d.seen(old.Work), nil, "", 0, ""
 		c.Reason = "it is not in the plan as far as that could be read; stops wait until the plan has no errors"
 	case len(d.newWork[old.Work]) > 0:
 		c.Reason = "its work goes on for " + d.plan.Jobs[d.newWork[old.Work][0]].Name
@@ -376,7 +373,7 @@ func (d *differ) changes(p pair, sort Sort) []FieldChange {
 		got = []FieldChange{{Field: string(sort), New: err.Error()}}
 	}
 	for i := range got {
-		got[i].Sort = sort
+		got[i].Sort, got[i].Old, got[i].New = sort, redact(got[i].Old), redact(got[i].New)
 	}
 	d.compared[string(k)] = got
 	return got

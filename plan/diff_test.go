@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -210,6 +211,9 @@ func TestMarkdownIsBounded(t *testing.T) {
 		if len(s) > most {
 			t.Fatalf("%d bytes, at most %d", len(s), most)
 		}
+		if !utf8.ValidString(s) {
+			t.Fatalf("a character was cut in two:\n%q", s)
+		}
 		if strings.Count(s, "<details>") != strings.Count(s, "</details>") {
 			t.Fatalf("fold is not closed:\n%s", s)
 		}
@@ -217,6 +221,29 @@ func TestMarkdownIsBounded(t *testing.T) {
 			t.Fatalf("%d rows of %d, and no count of what is left out", rows, n)
 		}
 	})
+}
+
+// TestNoCharacterIsCutInTwo: wherever a long text is cut, and wherever a comment is, it is between characters, and the comment is
+// bounded in bytes, so that no forge counts more of anything.
+func TestNoCharacterIsCutInTwo(t *testing.T) {
+	c := &Changes{FormatVersion: FormatVersion}
+	for i := range 2000 {
+		wide := strings.Repeat("x", i%5) + strings.Repeat([]string{"é", "漢", "😀", "🇩🇪"}[i/5%4], 200)
+		c.Changes = append(c.Changes, Change{Op: OpReplace, Job: fmt.Sprintf("j%04d", i), Reason: wide, Warnings: []string{wide}, Fields: []FieldChange{{Field: "params.a", Old: wide, New: wide + "!"}}})
+	}
+	s := c.Markdown(0)
+	var text strings.Builder
+	if err := c.Text(&text, false); err != nil {
+		t.Fatal(err)
+	}
+	for face, s := range map[string]string{"comment": s, "text": text.String()} {
+		if !utf8.ValidString(s) || strings.Contains(s, `\x`) || strings.Contains(s, "&#92;x") || !strings.Contains(s, "😀…") {
+			t.Errorf("%s: a character was cut in two, or nothing was cut", face)
+		}
+	}
+	if len(s) > MarkdownMax || len(s) < MarkdownMax/2 || !strings.Contains(s, "jobs more that do not fit here") {
+		t.Errorf("%d bytes", len(s))
+	}
 }
 
 func TestAcceptedRoundTrip(t *testing.T) {

@@ -56,6 +56,7 @@ type part struct {
 // The keys of the three canonical objects, sorted. (Tables of values.)
 var (
 	identityParts = partsOf(Identity,
+		part{"deploy", func(b []byte, j *Job) []byte { return putBool(b, j.Deploy) }},
 		part{"generation", func(b []byte, j *Job) []byte { return putInt(b, max(1, j.Generation)) }},
 		part{"headway", func(b []byte, _ *Job) []byte { return putInt(b, IdentityFormat) }},
 		part{"parent", func(b []byte, j *Job) []byte { return putText(b, string(j.Parent)) }})

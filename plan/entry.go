@@ -29,6 +29,8 @@ type entry struct {
 
 	frozen   string // why it must not be acted on; "" while all is well
 	resolved progress
+	quiet    bool       // nothing was said about it while it was finished
+	made     *canonical // of its one job, which stands alone and may be taken again (Cache); pos is nil where it was
 }
 
 // workSpec is a `work` mapping, and what it comes to.
@@ -54,10 +56,10 @@ const (
 
 // at is where a leaf was written, or the entry's name where it was not.
 func (e *entry) at(leaf string) Pos {
-	p := e.pos[leafIndex[leaf]]
-	if p.line == 0 {
+	if !e.has(leaf) {
 		return e.namePo
 	}
+	p := e.pos[leafIndex[leaf]]
 	file := ConfigFile
 	if p.file >= 0 {
 		file = e.from.files[p.file].path
@@ -65,7 +67,7 @@ func (e *entry) at(leaf string) Pos {
 	return Pos{File: file, Line: int(p.line), Col: int(p.col)}
 }
 
-func (e *entry) has(leaf string) bool { return e.pos[leafIndex[leaf]].line > 0 }
+func (e *entry) has(leaf string) bool { return e.pos != nil && e.pos[leafIndex[leaf]].line > 0 }
 
 func (e *entry) freeze(why string) {
 	if e.frozen == "" {
@@ -175,6 +177,7 @@ func (l *loader) resolve(e *entry) {
 				e.resolved = done
 				continue
 			}
+			l.thaw(parent)
 			e.inherit(parent)
 		}
 		e.resolved = done

@@ -14,7 +14,7 @@ const (
 	AssumedMFUHigh = 0.5
 )
 
-// Estimate is how long a whole run takes on the first platform of its ladder if nothing interrupts it: FLOPs ÷ (cards ×
+// Estimate is how long a whole run takes where it would run now, if nothing interrupts it: FLOPs ÷ (cards ×
 // rated peak × assumed MFU). Start-up, evaluation, queues and lost work are not in it.
 type Estimate struct {
 	Platform string  `json:"platform"`
@@ -34,23 +34,30 @@ type rate struct {
 	peak  float64 // of one card, FLOP/s; 0: not known
 }
 
+// rater remembers what rateOf found, for all jobs that ask alike.
+type rater struct {
+	plan    *Plan
+	rates   map[string]rate // of a platform for a GPU wish
+	scratch []byte
+}
+
 // estimate is nil where anything is unknown: the FLOPs, the card (none, or several that the platform might give), its
 // math mode or its peak in it.
-func (d *differ) estimate(j *Job) *Estimate {
-	if j.FLOPs.Total <= 0 || len(j.On) == 0 || len(j.GPU.Any) == 0 || j.GPU.DType == "" {
+func (d *rater) estimate(j *Job, platform string) *Estimate {
+	if j.FLOPs.Total <= 0 || platform == "" || len(j.GPU.Any) == 0 || j.GPU.DType == "" {
 		return nil
 	}
-	r := d.rate(j.On[0], &j.GPU)
+	r := d.rate(platform, &j.GPU)
 	if r.peak <= 0 {
 		return nil
 	}
 	hours := j.FLOPs.Total / (r.peak * float64(r.cards)) / 3600
-	return &Estimate{Platform: j.On[0], Card: r.card, Cards: r.cards, DType: j.GPU.DType,
+	return &Estimate{Platform: platform, Card: r.card, Cards: r.cards, DType: j.GPU.DType,
 		Low: hours / AssumedMFUHigh, High: hours / AssumedMFULow, MFULow: AssumedMFULow, MFUHigh: AssumedMFUHigh}
 }
 
 // rate is what rateOf finds, once for all jobs that ask alike.
-func (d *differ) rate(platform string, want *GPU) rate {
+func (d *rater) rate(platform string, want *GPU) rate {
 	k := binary.AppendUvarint(d.scratch[:0], uint64(want.Count))
 	put := func(s string) { k = append(binary.AppendUvarint(k, uint64(len(s))), s...) }
 	put(platform)
@@ -96,6 +103,16 @@ func rateOf(p Platform, want GPU) rate {
 		}
 	}
 	return found
+}
+
+// Card is the one card, by its id, that a platform would give to whoever asks for these, and the rated FLOP/s of all that
+// work together (flops.Peak × how many). Not ok: there is none, several would do, or no peak is rated in that math mode.
+func Card(p Platform, want GPU) (id string, peak float64, ok bool) {
+	if len(want.Any) == 0 || want.DType == "" {
+		return "", 0, false
+	}
+	r := rateOf(p, want)
+	return r.card, r.peak * float64(r.cards), r.peak > 0
 }
 
 // String says the range and what it assumes.

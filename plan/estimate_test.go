@@ -79,7 +79,8 @@ func TestEstimateIsShown(t *testing.T) {
 			got = append(got, strings.TrimSpace(l))
 		}
 	}
-	want := []string{"on vast; 3.1e+18 FLOP, 5.2 h to 8.7 h on 2 of nvidia-rtx-4090 in fp16 at an assumed MFU of 0.3 to 0.5", "on here; 1e+15 FLOP, time unknown", "on here"}
+	want := []string{"on vast: 3.1e+18 FLOP, 5.2 h to 8.7 h on 2 of nvidia-rtx-4090 in fp16 at an assumed MFU of 0.3 to 0.5, cost unknown",
+		"on here: 1e+15 FLOP, time and cost unknown", "on here: work, time and cost unknown"}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}

@@ -15,17 +15,22 @@ const (
 	TypeInt      Type = "whole number"
 	TypeNumber   Type = "number"
 	TypeBool     Type = "true or false"
-	TypeDuration Type = "duration"  // 36h, 90m, 2d, 45s
-	TypeEvery    Type = "interval"  // "200 steps" or a duration
-	TypeAmount   Type = "amount"    // 20 USD
-	TypePrice    Type = "price"     // 0.45 USD/h
-	TypePercent  Type = "share"     // 20%
-	TypePath     Type = "path"      // relative, with /
-	TypeList     Type = "list"      // of text
+	TypeDuration Type = "duration" // 36h, 90m, 2d, 45s
+	TypeEvery    Type = "interval" // "200 steps" or a duration
+	TypeAmount   Type = "amount"   // 20 USD
+	TypePrice    Type = "price"    // 0.45 USD/h
+	TypePercent  Type = "share"    // 20%
+	TypeKeep     Type = "duration or forever"
+	TypePath     Type = "path" // relative, with /
+	TypeList     Type = "list" // of text
+	TypeInts     Type = "list of whole numbers"
+	TypePolicies Type = "policies"  // list of {log, then}
 	TypeNames    Type = "names"     // list of names
 	TypeMap      Type = "map"       // of text
 	TypeWork     Type = "work"      // flops.Keys
 	TypeMatrix   Type = "matrix"    // axis → list of values
+	TypeNotify   Type = "rules"     // list of {to, form, on}
+	TypeWho      Type = "who"       // platform → list of labels
 	TypePlatform Type = "platforms" // name → platform
 )
 

@@ -12,6 +12,8 @@ import (
 type planFile struct {
 	path string
 	size int64
+	hash string
+	loud bool // something was said about it while it was read
 }
 
 // finder collects the plan files of a tree.
@@ -38,13 +40,32 @@ func (l *loader) find() {
 			return
 		}
 		if n == 0 && l.ps.errors == before {
-			l.ps.refuse(pos, "GlobMatchesNothing", "plans: "+show(g)+" matches no file", "at least one plan file", "was a folder renamed? take the glob out if it is no longer wanted")
+			l.ps.refuse(pos, "GlobMatchesNothing", "plans: "+show(g)+" matches no file", "at least one plan file", "was a folder renamed? mend the glob, or take it out if it is no longer wanted; to end all jobs on purpose, say so in the commit message: Allow-Empty: yes")
 		}
 	}
 	for p, e := range f.found {
-		l.files = append(l.files, planFile{p, e.Size})
+		l.files = append(l.files, planFile{path: p, size: e.Size, hash: e.Hash})
 	}
 	slices.SortFunc(l.files, func(a, b planFile) int { return strings.Compare(a.path, b.path) })
+}
+
+// Matches says whether a path is headway.yaml or one that a glob of plans matches.
+func (c *Config) Matches(p string) bool {
+	segs := strings.Split(p, "/")
+	return p == ConfigFile || slices.ContainsFunc(c.Plans, func(g string) bool { return matches(strings.Split(g, "/"), segs, 2*MaxDepth) })
+}
+
+func matches(glob, segs []string, depth int) bool {
+	switch {
+	case depth == 0:
+		return false
+	case len(glob) == 0 || len(segs) == 0:
+		return len(glob) == 0 && len(segs) == 0
+	case glob[0] == "**":
+		return len(glob) > 1 && matches(glob[1:], segs, depth-1) || len(glob) == 1 && len(segs) == 1 || len(segs) > 1 && matches(glob, segs[1:], depth-1)
+	}
+	ok, _ := path.Match(glob[0], segs[0])
+	return ok && matches(glob[1:], segs[1:], depth-1)
 }
 
 func (f *finder) entries(dir string) []Entry {

@@ -180,6 +180,13 @@ func (g *graph) digest(i int, needs []int) {
 	l := g.l
 	j := &l.jobs[i]
 	g.order = append(g.order, i)
+	m := l.owner[i].made
+	if m != nil && m.identity != nil {
+		if l.identity[i] = m.identity; !l.room(l.owner[i], len(m.identity)) {
+			l.owner[i].freeze("the plan is too large")
+		}
+		return
+	}
 	for _, n := range needs[:min(len(needs), max(0, l.most.inputs-l.inputs))] {
 		j.Inputs = append(j.Inputs, Input{Job: l.jobs[n].Name, Work: l.jobs[n].Work})
 	}
@@ -198,5 +205,7 @@ func (g *graph) digest(i int, needs []int) {
 		l.owner[i].freeze("the plan is too large")
 		return
 	}
-	l.identity[i], j.Work = id, digestOf(id)
+	if l.identity[i], j.Work = id, digestOf(id); m != nil {
+		m.identity = id
+	}
 }

@@ -110,7 +110,11 @@ type Config struct {
 	Plans     []string            // globs of plan files, relative to the root
 	Platforms map[string]Platform // by configured name
 	Defaults  Defaults
+	Parallel  map[string]int // works that may run at once, by label ("team=a")
 	Guard     Guard
+	Retention Retention
+	Notify    []Notify
+	Lanes     []string // URLs of the stores of deploy lanes that release what lies in Store
 }
 
 // Platform is a configured place to run: a runner plus its account, offers and limits.
@@ -120,8 +124,10 @@ type Platform struct {
 	Runner   string            // name of the plugin: local, sim, …
 	Slots    int               // launches at a time; 0: the runner's own default
 	GPU      []string          // ids or short names of the cards it offers; empty: none
+	Price    Money             // per hour of one launch, where the runner does not say it; zero: not given
 	MaxPrice Money             // per hour; zero: no limit
 	Capture  time.Duration     // capture window; 0: the family's prior (science.md §4.2)
+	At       map[string]Pos    // where each of its keys stands
 	Options  map[string]string // everything else, handed to the runner, which refuses what it does not know
 }
 
@@ -130,11 +136,7 @@ type Defaults struct {
 	On       []string
 	OnDelete OnDelete
 	Limits   Limits
-}
-
-// Guard holds the limits under which a reconciler refuses a commit (design.md §8).
-type Guard struct {
-	Prune float64 // share of live work that one commit may stop, 0..1; default 0.20 (and never fewer than 3)
+	Suspend  bool
 }
 
 // OnDelete says what happens to running work whose job left the plan.
@@ -154,11 +156,11 @@ type Money struct {
 
 // Limits stop a job at the next milestone when one is crossed. Zero means no limit, except Retries.
 type Limits struct {
-	Retries  int // attempts below their share that may be spent; default 5
-	Wall     time.Duration
-	Paid     Money
-	Price    Money // per hour
-	Parallel int   // works of this job's group that may run at once
+	Retries  int           // attempts below their share that may be spent; default 5
+	Wall     time.Duration // since the first launch
+	Paid     Money         // by all launches, in that unit; without a unit: in each by itself
+	Price    Money         // per hour
+	Parallel int           // works of this job's group that may run at once
 }
 
 // GPU is the hardware asked for. The zero value means CPU.
@@ -168,7 +170,7 @@ type GPU struct {
 	DType string   // math mode: fp32, tf32, bf16, fp16, fp16_acc16, fp8, int8, fp64
 }
 
-// Milestones is how often the program is asked for a snapshot. At most one of the two is set; neither means 10 m.
+// Milestones is how often the program is asked for a snapshot. At most one of the two is set; neither: it is derived.
 type Milestones struct {
 	Steps int64
 	Every time.Duration
@@ -233,6 +235,7 @@ type Job struct {
 	Requires   map[string]string // pinned fingerprint fields
 	Generation int               // 1 = research
 	Parent     Digest
+	Deploy     bool              // a backtest that decides about a release; no plan file sets it, nor generation or parent: the deploy lane does
 	Env        map[string]string // plain environment for the program; never a secret
 	Result     string            // folder the program leaves its result in, relative to its working folder; default: $HEADWAY_RESULT
 
@@ -243,6 +246,8 @@ type Job struct {
 	Milestones Milestones
 	Lease      Lease
 	Watch      Watch
+	Policy     []Policy
+	ExitCodes  ExitCodes
 	Limits     Limits
 	Priority   int
 	Secrets    []string

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"runtime"
 	"slices"
 	"strings"
@@ -23,8 +24,12 @@ type limits struct{ jobs, inputs, copied, canonical int }
 // defaultLimits are those of Load; tests of the bounds use smaller ones. (Table of values.)
 var defaultLimits = limits{jobs: MaxJobs, inputs: MaxInputs, copied: maxCopied, canonical: MaxCanonical}
 
-func load(t Tree, most limits) (*Plan, []Problem) {
-	l := &loader{tree: t, most: most, ps: problems{most: maxAllProblems}, code: make(map[string]*codeFolder), gpus: make(map[string]gpuName), modes: make(map[string]modes)}
+func load(t Tree, most limits) (*Plan, []Problem) { return loadWith(t, most, nil) }
+
+// loadWith takes from what an earlier reading left what is still so, and leaves there what the next one may take; kept may
+// be nil.
+func loadWith(t Tree, most limits, kept *Cache) (*Plan, []Problem) {
+	l := &loader{tree: t, most: most, ps: problems{most: maxAllProblems}, code: make(map[string]*codeFolder), gpus: make(map[string]gpuName), modes: make(map[string]modes), kept: kept}
 	l.run()
 	l.plan.Problems = sortProblems(l.ps.list)
 	return l.plan, l.plan.Problems
@@ -53,8 +58,10 @@ type loader struct {
 	modes     map[string]modes // by card
 
 	scratch   []byte
-	copied    int // map entries copied by `like`
-	canonical int // bytes of canonical JSON so far
+	copied    int                          // map entries copied by `like`
+	canonical int                          // bytes of canonical JSON so far
+	encoded   map[string][]byte            // placement and metadata, by their text
+	maps      map[string]map[string]string // labels and parameters, likewise
 
 	jobs   []Job
 	owner  []*entry // per job
@@ -65,6 +72,7 @@ type loader struct {
 	inputs   int      // needs so far, groups expanded
 	// groupWords has the words that a group stands for in a command, by its first member.
 	groupWords map[int][]string
+	kept       *Cache // nil: nothing is kept
 }
 
 // gpuName is what a card's name means.
@@ -93,6 +101,7 @@ func (l *loader) run() {
 	}
 	l.connect()
 	l.collect()
+	l.keep()
 }
 
 // readConfig reads headway.yaml. Without a usable one there is nothing to look for.
@@ -106,6 +115,7 @@ func (l *loader) readConfig() bool {
 	if root == nil {
 		return false
 	}
+	l.kept.under(data)
 	mine := &problems{}
 	d := &decoder{file: ConfigFile, index: -1, ps: mine}
 	l.defaults = &entry{pos: make([]spot, len(leaves)), from: l}
@@ -172,6 +182,9 @@ func (l *loader) readFiles() {
 	var flight []*parsing // oldest first
 	for i, f := range l.files {
 		l.plan.Files = append(l.plan.Files, f.path)
+		if l.again(i) {
+			continue
+		}
 		before := l.ps.errors
 		data, ok := l.readFile(f)
 		l.broken[i] = l.ps.errors > before
@@ -191,6 +204,9 @@ func (l *loader) readFiles() {
 	for _, p := range flight {
 		l.parsed(p)
 	}
+	if l.kept != nil { // what was taken again was there before what was still being parsed
+		slices.SortStableFunc(l.entries, func(a, b *entry) int { return a.file - b.file })
+	}
 }
 
 // readFile reads one plan file's bytes.
@@ -207,7 +223,7 @@ func (l *loader) parsed(p *parsing) {
 	<-p.done
 	ps := &p.ps
 	defer func() {
-		l.broken[p.index] = ps.bad()
+		l.broken[p.index], l.files[p.index].loud = ps.bad(), len(ps.list) > 0
 		l.merge(*ps)
 		p.root = nil
 	}()
@@ -225,7 +241,10 @@ func (l *loader) parsed(p *parsing) {
 		seen = true
 		d.pairs(v, &Field{Name: "jobs"}, func(k, v *node) {
 			if looksSecret(k.Value) == "" { // else it was reported, and its name must not be
-				l.entries = append(l.entries, d.newEntry(l, k, v))
+				e := d.newEntry(l, k, v)
+				l.once(&e.job.Labels)
+				l.once(&e.job.Params)
+				l.entries = append(l.entries, e)
 			}
 		})
 	})
@@ -293,6 +312,11 @@ func (l *loader) finish(e *entry) {
 	if e.frozen != "" && e.like != "" && l.byName[e.like] == nil {
 		l.broken[e.file] = true
 	}
+	if l.asBefore(e) {
+		l.jobs, l.owner = append(l.jobs, e.job), append(l.owner, e)
+		return
+	}
+	said := len(l.ps.list)
 	if l.defaults != nil {
 		e.inherit(l.defaults)
 	}
@@ -310,6 +334,9 @@ func (l *loader) finish(e *entry) {
 		l.broken[e.file] = true
 		e.freeze("it has an error")
 		return
+	}
+	if e.quiet = len(l.ps.list) == said; e.alone() {
+		e.pos = nil // nothing more is said about it, and a plan has a million of them
 	}
 	for i := range jobs {
 		l.jobs, l.owner = append(l.jobs, jobs[i]), append(l.owner, e)
@@ -362,19 +389,16 @@ func (l *loader) collect() {
 	}
 	slices.SortFunc(order, func(a, b int) int { return strings.Compare(l.jobs[a].Name, l.jobs[b].Name) })
 	p := l.plan
-	p.Jobs = make([]Job, len(order))
-	p.canon = make([]canonical, len(order))
-	p.index = make(map[string]int, len(order))
-	for k, i := range order {
-		j := l.jobs[i]
-		p.Jobs[k] = j
-		p.canon[k] = canonical{l.identity[i], l.encode(&j, placementParts), l.encode(&j, metadataParts)}
-		if !l.room(l.owner[i], len(p.canon[k].placement)+len(p.canon[k].metadata)) {
-			p.Jobs, p.canon = p.Jobs[:k], p.canon[:k]
+	p.canon = make([]canonical, 0, len(order))
+	for _, i := range order {
+		c := l.forms(i)
+		if !l.room(l.owner[i], len(c.placement)+len(c.metadata)) {
+			order = order[:len(p.canon)]
 			break
 		}
-		p.index[j.Name] = k
+		p.canon = append(p.canon, c)
 	}
+	p.Jobs = arranged(l.jobs, order)
 	for _, f := range frozen {
 		p.Frozen = append(p.Frozen, f)
 	}
@@ -390,10 +414,59 @@ func (l *loader) collect() {
 	}
 }
 
-// encode gives canonical JSON of exactly its own length.
+// arranged gives jobs in an order, each once at most. Nearly always it has all of them: then they change places where they
+// lie, since two copies of a large plan are most of what its reading occupies.
+func arranged(jobs []Job, order []int) []Job {
+	if len(order) < len(jobs) {
+		out := make([]Job, len(order))
+		for k, i := range order {
+			out[k] = jobs[i]
+		}
+		return out
+	}
+	for start := range order { // of each circle of places, every one is filled from the next
+		if order[start] < 0 {
+			continue // in a circle that was seen
+		}
+		at, first := start, jobs[start]
+		for order[at] != start {
+			next := order[at]
+			jobs[at], order[at], at = jobs[next], -1, next
+		}
+		jobs[at], order[at] = first, -1
+	}
+	return slices.Clip(jobs)
+}
+
+// encode gives canonical JSON of exactly its own length. Most jobs of a large plan share theirs, which is kept once.
 func (l *loader) encode(j *Job, parts []part) []byte {
 	l.scratch = j.appendObject(l.scratch[:0], parts)
-	return bytes.Clone(l.scratch)
+	b, ok := l.encoded[string(l.scratch)]
+	if !ok {
+		if l.encoded == nil {
+			l.encoded = map[string][]byte{}
+		}
+		b = bytes.Clone(l.scratch)
+		l.encoded[string(b)] = b
+	}
+	return b
+}
+
+// once has a map that many jobs say alike in memory one time: nobody writes into a map that was read.
+func (l *loader) once(m *map[string]string) {
+	if len(*m) == 0 {
+		return
+	}
+	l.scratch = putMap(l.scratch[:0], *m)
+	known, ok := l.maps[string(l.scratch)]
+	if ok && maps.Equal(known, *m) {
+		*m = known
+	} else if !ok {
+		if l.maps == nil {
+			l.maps = map[string]map[string]string{}
+		}
+		l.maps[string(l.scratch)] = *m
+	}
 }
 
 // room counts canonical bytes and says whether the plan still has room for them.

@@ -27,6 +27,7 @@ type Observed struct {
 	MilestoneStep int64         `json:"milestone_step,omitempty"` // step of the last acknowledged milestone
 	Age           time.Duration `json:"age_ns,omitempty"`         // since its last change was seen
 	LostGPUHours  float64       `json:"lost_gpu_hours,omitempty"` // paid since the last milestone: lost when it stops now
+	LostPaid      string        `json:"lost_paid,omitempty"`      // the same in money, with its unit; "": its price is not known, or it is free
 	Reason        string        `json:"reason,omitempty"`         // why it is so, one sentence
 }
 

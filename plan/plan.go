@@ -1,9 +1,6 @@
 package plan
 
-import (
-	"slices"
-	"strings"
-)
+import "slices"
 
 // Plan is what the files at one commit ask for: everything that could be read without doubt. Stops may be derived
 // from it only when OK says so; starts and updates of the jobs it lists may go on in any case (git.md §4.3).
@@ -15,7 +12,6 @@ type Plan struct {
 	Broken   []string  // those of Files with at least one error, sorted: none of their jobs is in Jobs
 	Problems []Problem // all of them, sorted by position: what Load returned
 
-	index map[string]int
 	canon []canonical // canonical JSON per job, in the order of Jobs; nil for a plan made by hand
 }
 
@@ -28,14 +24,25 @@ type Frozen struct {
 
 // Job finds a job by name.
 func (p *Plan) Job(name string) (*Job, bool) {
-	i, ok := p.index[name]
-	if p.index == nil {
-		i, ok = slices.BinarySearchFunc(p.Jobs, name, func(j Job, n string) int { return strings.Compare(j.Name, n) })
-	}
+	i, ok := p.at(name)
 	if !ok {
 		return nil, false
 	}
 	return &p.Jobs[i], true
+}
+
+// at is where a job stands among Jobs, or would.
+func (p *Plan) at(name string) (int, bool) {
+	at, end := 0, len(p.Jobs)
+	for at < end {
+		mid := int(uint(at+end) >> 1)
+		if p.Jobs[mid].Name < name {
+			at = mid + 1
+		} else {
+			end = mid
+		}
+	}
+	return at, at < len(p.Jobs) && p.Jobs[at].Name == name
 }
 
 // Group lists the members of a group (the jobs that one entry's matrix made), sorted by name.

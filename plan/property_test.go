@@ -135,6 +135,8 @@ var edits = map[string][2]string{
 	"lease.floor":      {"lease: {floor: 40s}", "lease: {floor: 41s}"},
 	"watch.path":       {"watch: {path: a, interval: 3m}", "watch: {path: b, interval: 3m}"},
 	"watch.interval":   {"watch: {path: a, interval: 3m}", "watch: {path: a, interval: 4m}"},
+	"policy":           {"policy: [{log: a, then: stop}]", "policy: [{log: a, then: exclude}]"},
+	"exit_codes.retry": {"exit_codes: {retry: [75]}", "exit_codes: {retry: [75, 76]}"},
 	"limits.retries":   {"limits: {retries: 1}", "limits: {retries: 2}"},
 	"limits.wall":      {"limits: {wall: 1h}", "limits: {wall: 2h}"},
 	"limits.paid":      {"limits: {paid: 1 USD}", "limits: {paid: 1 EUR}"},

@@ -248,8 +248,11 @@ func parseDuration(s string) (total time.Duration, why string) {
 	next := 0
 	for rest := s; rest != ""; {
 		i := strings.IndexFunc(rest, func(r rune) bool { return r < '0' || r > '9' })
-		if i <= 0 || i > 9 {
+		if i <= 0 {
 			return 0, "whole numbers, each with its unit"
+		}
+		if i > 9 {
+			return 0, "at most 3650d"
 		}
 		v, _ := strconv.Atoi(rest[:i]) // at most nine digits
 		rest = rest[i:]
@@ -310,7 +313,7 @@ func (d *decoder) amount(n *node, f *Field) (Money, bool) {
 	}
 	m, good := parseMoney(s)
 	if !good {
-		d.refuse(n, "BadAmount", f.Name+" is "+show(s), "an amount such as 20 USD", "a plain decimal number, a space and the platform's unit")
+		d.refuse(n, "BadAmount", f.Name+" is "+show(s), "an amount above 0 and up to a billion, such as 20 USD", "a plain decimal number, a space and the platform's unit")
 	}
 	return m, good
 }
@@ -324,16 +327,23 @@ func (d *decoder) price(n *node, f *Field) (Money, bool) {
 	num, perHour := strings.CutSuffix(s, "/h")
 	m, good := parseMoney(num)
 	if !good || !perHour {
-		d.refuse(n, "BadPrice", f.Name+" is "+show(s), "a price per hour such as 0.45/h or 0.45 USD/h", "")
+		hint := ""
+		if v, err := strconv.ParseFloat(strings.Fields(num + " x")[0], 64); err == nil && v == 0 {
+			hint = "leave out what is free, or has no limit"
+		}
+		d.refuse(n, "BadPrice", f.Name+" is "+show(s), "a price per hour above 0 and up to a billion, such as 0.45/h or 0.45 USD/h", hint)
 		return Money{}, false
 	}
 	return m, true
 }
 
+// maxMoney bounds every amount and price, as in the records of launches.
+const maxMoney = 1e9
+
 func parseMoney(s string) (Money, bool) {
 	num, unit, has := strings.Cut(s, " ")
 	v, err := strconv.ParseFloat(num, 64)
-	if err != nil || !isDecimal(num) || strings.ContainsAny(num, "eE-") || v <= 0 || v > 1e12 {
+	if err != nil || !isDecimal(num) || strings.ContainsAny(num, "eE-") || v <= 0 || v > maxMoney {
 		return Money{}, false
 	}
 	if has && (unit == "" || len(unit) > 16 || strings.Trim(unit, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") != "") {

@@ -24,11 +24,18 @@ func (d *decoder) pairs(n *node, f *Field, visit func(k, v *node)) bool {
 	return true
 }
 
+// lanesOwn are the parts of a work's identity that only the deploy lane sets. (Table of values.)
+var lanesOwn = []string{"deploy", "generation", "parent"}
+
 // unknown reports a key that the table does not have.
 func (d *decoder) unknown(k *node, in string, known []string) {
 	where := ""
 	if in != "" {
 		where = " in " + in
+	}
+	if slices.Contains(lanesOwn, k.Value) && slices.Contains(known, "kind") { // of a job
+		d.refuse(k, "LanesOwn", show(k.Value)+where+" is the deploy lane's to set, never a plan's", "a job without it", "sign a release tag: headway-lane does the rest (docs/lane.md)")
+		return
 	}
 	d.refuse(k, "UnknownField", "unknown key "+show(k.Value)+where, oneOf(known), didYouMean(k.Value, known, ""))
 }
@@ -64,7 +71,11 @@ func list[T any](d *decoder, n *node, f *Field, most int, what string, read func
 	if n.Kind != sequenceNode {
 		hint := ""
 		if n.Kind == scalarNode && !isNull(n) {
-			hint = "write it in brackets: [" + strings.Trim(show(n.Value), `"`) + "]"
+			text := strings.Trim(show(n.Value), `"`)
+			if !strings.ContainsAny(text, `"'\(`) { // words, not a quoted one or what stands for a secret
+				text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == ' ' || r == ',' }), ", ")
+			}
+			hint = "write it in brackets: [" + text + "]"
 		}
 		d.wrongType(n, f, what, hint)
 		return nil, false

@@ -26,6 +26,7 @@ var rules = []struct{ rule, where, code string }{
 	{"bad units: quantities", "units", "BadQuantity"},
 	{"bad units: intervals", "units", "BadInterval"},
 	{"bad units: shares", "config", "BadShare"},
+	{"bad labels of limits.parallel", "config", "BadLabel"},
 	{"a GPU that no platform on the ladder can give", "gpu", "NotOffered"},
 	{"a GPU that nobody knows", "cards", "UnknownGPU"},
 	{"a dtype the card lacks", "gpu", "NoSuchMode"},

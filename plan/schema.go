@@ -27,6 +27,7 @@ func ConfigSchema() []byte { return bytes.Clone(configSchemaJSON) }
 const (
 	namePattern     = `^[0-9A-Za-z][0-9A-Za-z._-]{0,127}$`
 	jobPattern      = `^[0-9A-Za-z][0-9A-Za-z._=+-]{0,127}$`
+	keepPattern     = `^(forever|(\d{1,9}d)?(\d{1,9}h)?(\d{1,9}m)?(\d{1,9}s)?(\d{1,9}ms)?)$`
 	durationPattern = `^(\d{1,9}d)?(\d{1,9}h)?(\d{1,9}m)?(\d{1,9}s)?(\d{1,9}ms)?$`
 	everyPattern    = `^([1-9]\d* steps?|(\d{1,9}d)?(\d{1,9}h)?(\d{1,9}m)?(\d{1,9}s)?(\d{1,9}ms)?)$`
 	pathPattern     = `^[^/\\].*$`
@@ -34,6 +35,7 @@ const (
 	amountPattern   = `^\d+(\.\d+)?( [A-Za-z]{1,16})?$`
 	pricePattern    = `^\d+(\.\d+)?( [A-Za-z]{1,16})?/h$`
 	sharePattern    = `^\d+(\.\d+)?%$`
+	labelPattern    = `^[0-9A-Za-z][0-9A-Za-z._/-]*=.+$`
 )
 
 type object = map[string]any
@@ -123,6 +125,8 @@ func typeSchema(f Field) object {
 		return object{"oneOf": []object{text(amountPattern), {"type": "number", "exclusiveMinimum": 0}}}
 	case TypePrice:
 		return text(pricePattern)
+	case TypeKeep:
+		return object{"type": "string", "pattern": keepPattern, "minLength": 2}
 	case TypePercent:
 		return text(sharePattern)
 	case TypePath:
@@ -130,7 +134,25 @@ func typeSchema(f Field) object {
 	case TypeList:
 		return list(object{"type": "string", "minLength": 1})
 	case TypeNames:
+		if len(f.Allowed) > 0 {
+			return list(object{"enum": f.Allowed})
+		}
 		return list(text(jobPattern))
+	case TypeWho:
+		return object{"type": "object", "propertyNames": object{"pattern": namePattern},
+			"additionalProperties": object{"type": "array", "minItems": 1, "uniqueItems": true, "items": text(labelPattern)}}
+	case TypeInts:
+		return list(object{"type": "integer", "minimum": 1, "maximum": 255})
+	case TypePolicies:
+		return object{"type": "array", "maxItems": MaxPolicies, "items": object{"type": "object", "additionalProperties": false, "required": policyKeys,
+			"properties": object{"log": object{"type": "string", "minLength": 1, "maxLength": MaxPattern}, "then": object{"enum": thens}}}}
+	case TypeNotify:
+		return object{"type": "array", "maxItems": MaxNotify, "items": object{"type": "object", "additionalProperties": false, "required": []string{"to", "on"},
+			"properties": object{
+				"to":   object{"type": "object", "additionalProperties": false, "required": []string{"secret"}, "properties": object{"secret": object{"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$"}}},
+				"form": object{"enum": notifyForms},
+				"on":   object{"type": "array", "uniqueItems": true, "minItems": 1, "items": object{"enum": notifyEvents}},
+			}}}
 	case TypeMap:
 		o := object{"type": "object", "additionalProperties": object{"$ref": "#/$defs/value"}}
 		if len(f.Allowed) > 0 {

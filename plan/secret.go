@@ -21,6 +21,9 @@ var secretForms = []struct {
 	{"an API key", "sk_", regexp.MustCompile(`(?:^|[^A-Za-z0-9])[sr]k_(?:live|test)_[A-Za-z0-9]{16,}`)},
 	{"a Hugging Face token", "hf_", regexp.MustCompile(`(?:^|[^A-Za-z0-9])hf_[A-Za-z0-9]{24,}`)},
 	{"a Slack token", "xox", regexp.MustCompile(`xox[abeoprs]-[A-Za-z0-9-]{10,}`)},
+	{"a Slack webhook", "hooks.slack.com", regexp.MustCompile(`hooks\.slack\.com/(?:services|workflows|triggers)/[A-Za-z0-9/]{16,}`)},
+	{"a Discord webhook", "/api/webhooks/", regexp.MustCompile(`discord(?:app)?\.com/api/webhooks/[0-9]{6,}/[A-Za-z0-9_-]{16,}`)},
+	{"a Teams webhook", "webhook", regexp.MustCompile(`\.webhook\.office\.com/webhookb2/[A-Za-z0-9@/-]{16,}`)},
 	{"a Google API key", "AIza", regexp.MustCompile(`AIza[A-Za-z0-9_-]{35}`)},
 	{"an npm token", "npm_", regexp.MustCompile(`npm_[A-Za-z0-9]{30,}`)},
 	{"a PyPI token", "pypi-", regexp.MustCompile(`pypi-[A-Za-z0-9_-]{40,}`)},
@@ -59,9 +62,17 @@ func redact(s string) string {
 	return s
 }
 
+// Redact is redact for what others print or send: texts that may quote a program's output or a platform's answer.
+func Redact(s string) string { return redact(s) }
+
 // namesSecret says that a variable of this name with this value is most likely a secret written in the clear: its
-// name promises one, and the value is long, without spaces, and mixes letters and digits.
+// name promises one, and the value is long, without spaces, and mixes letters and digits; what is called a password is one.
 func namesSecret(name, value string) bool {
+	for _, e := range []string{"PASSWORD", "PASSWD", "PASSPHRASE"} { // whoever chose it, it may be any word
+		if strings.HasSuffix(strings.ToUpper(name), e) && value != "" && !strings.Contains(value, "${") {
+			return true
+		}
+	}
 	if len(value) < 12 || strings.ContainsAny(value, " /${}") && len(value) < 32 {
 		return false
 	}

@@ -21,36 +21,62 @@ var order = map[Op]int{OpRefused: 0, OpRemove: 1, OpReplace: 2, OpCreate: 3, OpU
 var colors = map[Op]string{OpRefused: "31;1", OpRemove: "31", OpReplace: "35", OpCreate: "32", OpUpdate: "33", OpAdopt: "36", OpWaiting: "2"}
 
 // ranked gives the changes that a reader must see, the dangerous ones first.
-func (c *Changes) ranked() []*Change {
+func ranked(list []Change) []*Change {
 	var out []*Change
-	for i := range c.Changes {
-		if ch := &c.Changes[i]; ch.Op != OpUnchanged || len(ch.Warnings) > 0 {
+	for i := range list {
+		if ch := &list[i]; ch.Op != OpUnchanged || len(ch.Warnings) > 0 {
 			out = append(out, ch)
 		}
 	}
-	rank := func(c *Change) int {
-		if c.stops() && c.Op == OpAdopt {
-			return order[OpReplace]
-		}
-		return order[c.Op]
-	}
-	slices.SortStableFunc(out, func(a, b *Change) int { return cmp.Compare(rank(a), rank(b)) })
+	slices.SortStableFunc(out, func(a, b *Change) int { return cmp.Compare(a.rank(), b.rank()) })
 	return out
 }
 
-// Text writes the diff for people: one block per job that changes, then one line that counts.
+// rank is how dangerous a change is, 0 the most.
+func (c *Change) rank() int {
+	if c.stops() && c.Op == OpAdopt {
+		return order[OpReplace]
+	}
+	return order[c.Op]
+}
+
+// Text writes the diff for people: what must not be missed, one block per job that changes, then one line that counts.
 func (c *Changes) Text(w io.Writer, color bool) error {
 	b := bufio.NewWriter(w)
-	if c.Errored {
-		fmt.Fprintf(b, "The plan has %s: stops wait until there are none.\n\n", count(c.errors(), "error"))
+	alarms := c.alarms()
+	for _, a := range alarms {
+		b.WriteString(a + "\n")
 	}
+	if len(alarms) > 0 {
+		b.WriteByte('\n')
+	}
+	var drift strings.Builder
+	c.drifts(&drift)
+	b.WriteString(drift.String())
+	if p := c.Pending; p != nil {
+		fmt.Fprintf(b, "Already pending on %s (%s):\n\n", line(p.Ref), line(short(p.Commit)))
+		blocks(b, ranked(p.Changes), color)
+		b.WriteString("Pending: " + p.Totals.counts() + "\n\nThis commit, beside that:\n\n")
+	}
+	blocks(b, ranked(c.Changes), color)
+	if c.Totals.Bill.Jobs > 1 {
+		b.WriteString(c.Totals.Bill.String() + "\n")
+	}
+	b.WriteString(c.Summary() + "\n")
+	if err := b.Flush(); err != nil {
+		return fmt.Errorf("write plan: %w", err)
+	}
+	return nil
+}
+
+// blocks writes one block per job, and an empty line behind the last one.
+func blocks(b *bufio.Writer, list []*Change, color bool) {
 	width := 0
-	ranked := c.ranked()
-	for _, ch := range ranked {
+	for _, ch := range list {
 		width = max(width, len(ch.Job))
 	}
 	width = min(width, 40)
-	for _, ch := range ranked {
+	for _, ch := range list {
 		line := fmt.Sprintf("%s %-*s  %s", ch.Op.Symbol(), width, printable(ch.Job), ch.works())
 		if h := ch.headline(); h != "" {
 			line += "  " + h
@@ -64,15 +90,13 @@ func (c *Changes) Text(w io.Writer, color bool) error {
 			b.WriteString("    " + d + "\n")
 		}
 	}
-	if len(ranked) > 0 {
+	if len(list) > 0 {
 		b.WriteByte('\n')
 	}
-	b.WriteString(c.Summary() + "\n")
-	if err := b.Flush(); err != nil {
-		return fmt.Errorf("write plan: %w", err)
-	}
-	return nil
 }
+
+// short is a commit as people write it.
+func short(commit string) string { return commit[:min(12, len(commit))] }
 
 func (c *Changes) errors() int {
 	n := 0
@@ -85,8 +109,9 @@ func (c *Changes) errors() int {
 }
 
 // Summary is the line that counts: "Plan: 2 to start, 1 to replace, 1 to stop, 14 unchanged".
-func (c *Changes) Summary() string {
-	t := c.Totals
+func (c *Changes) Summary() string { return "Plan: " + c.Totals.counts() }
+
+func (t *Totals) counts() string {
 	var parts []string
 	add := func(n int, what string) {
 		if n > 0 {
@@ -104,9 +129,9 @@ func (c *Changes) Summary() string {
 	add(t.Waiting, "waiting")
 	add(t.Unchanged, "unchanged")
 	if len(parts) == 0 {
-		return "Plan: no jobs"
+		return "no jobs"
 	}
-	return "Plan: " + strings.Join(parts, ", ")
+	return strings.Join(parts, ", ")
 }
 
 // works is the digest, or old → new.
@@ -161,7 +186,7 @@ func (c *Change) details() []string {
 		width = max(width, min(len(f.Field), 30))
 	}
 	for _, f := range fields {
-		out = append(out, fmt.Sprintf("%-*s  %s → %s  (%s)", width, line(f.Field), orNone(f.Old), orNone(f.New), f.Sort))
+		out = append(out, fmt.Sprintf("%-*s  %s → %s  (%s)", width, line(f.Field), orNone(f.Old), orNone(f.New), line(string(f.Sort))))
 	}
 	if c.Leaving != nil {
 		s := c.OldWork.Short() + " is " + c.Leaving.describe()
@@ -178,22 +203,30 @@ func (c *Change) details() []string {
 		out = append(out, w.Short()+" is "+c.Now.describe())
 	}
 	if c.Op == OpCreate || c.Op == OpReplace {
-		s := "on " + strings.Join(c.On, ", then ")
-		if c.FLOPs > 0 {
-			s += "; " + strconv.FormatFloat(c.FLOPs, 'g', 3, 64) + " FLOP, "
-			if c.Estimate != nil {
-				s += c.Estimate.String()
-			} else {
-				s += "time unknown"
-			}
-		}
-		out = append(out, line(s))
+		out = append(out, line("on "+strings.Join(c.On, ", then "))+": "+line(c.price()))
 	}
+	out = append(out, c.where()...)
 	if c.Next != "" {
 		out = append(out, "next: "+line(c.Next))
 	}
+	for _, w := range c.Environment {
+		out = append(out, "environment: "+line(w))
+	}
 	for _, w := range c.Warnings {
 		out = append(out, "warning: "+line(w))
+	}
+	return out
+}
+
+// where says on which rung the job would run now, and why not on those above; nothing where that is plain: the only rung
+// takes it, and nothing is known of a price, or there is none.
+func (c *Change) where() []string {
+	if len(c.Rungs) == 1 && c.Rungs[0].Chosen && c.Rungs[0].WaitS == 0 && c.Rungs[0].PerHour == 0 {
+		return nil
+	}
+	var out []string
+	for _, r := range c.Rungs {
+		out = append(out, "now: "+line(r.Platform+": "+r.Why))
 	}
 	return out
 }
@@ -209,8 +242,19 @@ func (c *Change) fate() string {
 	case Orphan:
 		return "; orphan: it may finish"
 	}
+	var lost []string
 	if c.Lost > 0 {
-		s += fmt.Sprintf(", and would lose %s GPU-hours since its last one", strconv.FormatFloat(c.Lost, 'f', 2, 64))
+		lost = append(lost, strconv.FormatFloat(c.Lost, 'f', 2, 64)+" GPU-hours")
+	}
+	if c.LostPaid != "" {
+		lost = append(lost, line(c.LostPaid))
+	}
+	switch what := strings.Join(lost, " and "); {
+	case len(lost) == 0:
+	case c.OnDelete == Drain:
+		s += "; ended before that it would lose " + what + " since its last one"
+	default:
+		s += ", and would lose " + what + " since its last milestone"
 	}
 	return s
 }

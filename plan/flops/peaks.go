@@ -67,18 +67,21 @@ var (
 
 // UnknownGPUError says that no row has this name.
 type UnknownGPUError struct {
-	Name    string
-	Nearest []string // most similar known names, at most three
-	Slice   bool     // the name is of a MIG slice, which has no rated peak
+	Name  string
+	Slice bool // the name is of a MIG slice, which has no rated peak
 }
+
+// Nearest lists the most similar known names, at most three. It compares with all of them, which those who only ask
+// whether a name is known are spared.
+func (e *UnknownGPUError) Nearest() []string { return nearestGPU(normal(e.Name)) }
 
 func (e *UnknownGPUError) Error() string {
 	if e.Slice {
 		return fmt.Sprintf("GPU %q is a slice of a card: a slice has no rated peak; use the whole card or leave the GPU out", e.Name)
 	}
 	s := fmt.Sprintf("unknown GPU %q", e.Name)
-	if len(e.Nearest) > 0 {
-		s += ": did you mean " + strings.Join(e.Nearest, ", ") + "?"
+	if near := e.Nearest(); len(near) > 0 {
+		s += ": did you mean " + strings.Join(near, ", ") + "?"
 	}
 	return s
 }
@@ -247,8 +250,7 @@ func lookup(provider, name string) (Match, error) {
 			return m, nil
 		}
 	}
-	n := normal(name)
-	return Match{}, &UnknownGPUError{Name: name, Nearest: nearestGPU(n), Slice: strings.Contains(n, " mig ")}
+	return Match{}, &UnknownGPUError{Name: name, Slice: strings.Contains(normal(name), " mig ")}
 }
 
 // Resolve is Lookup for exactly one row. memoryGB (GB or GiB as a driver or a provider states it, 0 when unknown)

@@ -171,10 +171,10 @@ func TestUnknownNames(t *testing.T) {
 	for name, nearest := range map[string]string{"RTX_4900": "RTX_4090", "RTX4090": "RTX_4090", "T44": "T4", "A100-SXM4-80G": "A100_SXM4_80GB", "L40SS": "L40S"} {
 		_, _, err := Resolve(name, 0)
 		u, ok := errors.AsType[*UnknownGPUError](err)
-		if !ok || !slices.Contains(u.Nearest, nearest) {
+		if !ok || !slices.Contains(u.Nearest(), nearest) {
 			t.Errorf("%s: got %v, want a hint at %s", name, err, nearest)
 		}
-		for _, n := range u.Nearest {
+		for _, n := range u.Nearest() {
 			if _, err := Lookup(n); err != nil {
 				t.Errorf("hint %s of %s: %v", n, name, err)
 			}
