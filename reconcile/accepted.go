@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -144,26 +145,40 @@ func decodeForce(b []byte) (*inForce, error) {
 	}
 	var err error
 	f.plan, err = plan.DecodeAccepted(f.Plan)
+	f.Plan = nil // it is made anew from plan when it is written
 	return &f, err
+}
+
+// encodeForce is the stored form. The plan is its last field, and nearly all of it: it is put in as it is, while it is sent.
+func encodeForce(f *inForce) (bucket.Body, error) {
+	head := *f
+	head.Plan = nil
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(&head); err != nil {
+		return nil, fmt.Errorf("encode the accepted plan: %w", err)
+	}
+	start, ok := bytes.CutSuffix(b.Bytes(), []byte("null}\n"))
+	if !ok {
+		return nil, errors.New("encode the accepted plan: it does not end with the plan")
+	}
+	return plan.NewStoredAccepted(start, f.plan, "}\n"), nil
 }
 
 // saveForce writes next over what was read. moved: somebody else wrote in between, and next is not in force.
 func (r *Reconciler) saveForce(ctx context.Context, root string, base stored, next *inForce) (s stored, moved bool, err error) {
-	if next.Plan, err = plan.EncodeAccepted(next.plan); err != nil {
-		return base, false, err
-	}
-	next.Plan = bytes.TrimSpace(next.Plan)
 	next.Rev, next.Write = 1, record.Nonce()
 	cond := bucket.IfAbsent()
 	if base.force != nil {
 		next.Rev, cond = base.force.Rev+1, bucket.IfIs(base.version)
 	}
-	body, err := json.Marshal(next)
+	body, err := encodeForce(next)
 	if err != nil {
-		return base, false, fmt.Errorf("encode the accepted plan: %w", err)
+		return base, false, err
 	}
 	key := forceKey(root)
-	v, err := r.b.Put(ctx, key, bytes.NewReader(body), cond)
+	v, err := r.b.Put(ctx, key, body, cond)
 	if err != nil {
 		// Whatever the answer was: what lies there now says whether this write landed.
 		there, gerr := r.getForce(ctx, key, "")

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headway-run/headway/plan"
+	"github.com/headway-run/headway/reconcile/ladder"
 	"github.com/headway-run/headway/runners"
 	"github.com/headway-run/headway/runners/bucket"
 	"github.com/headway-run/headway/runners/record"
@@ -25,18 +26,25 @@ type Facts struct {
 	History History
 	Inputs  []Need
 	Rungs   []Rung // the ladder, in order
+	Rest    Rest   // what the ladder weighs
+	On      string // where it is held
+	Climb   *Climb // of a held one that a better rung could take; nil: of no other
 	Stays   string // Frozen: why, one sentence
 	// Leaving, when Wish says so.
 	OnDelete plan.OnDelete
 	Pointer  *record.Pointer // the resume pointer when the commit was accepted; a drain waits until it moves
 	// Drain is how long a drain waits for that, and Drained for how long this reconciler has seen it wait.
 	Drain, Drained time.Duration
+	// Demand: a person asks for its launch; nil: nobody does.
+	Demand *Demand
 	// Brake: too much went silent at once, or the store was not well: nothing is written off.
 	Brake bool
 	// Unready says why it can't be launched from this process (a secret is missing), or "".
 	Unready string
 	// Hurdle is what kept its last launch from being claimed.
 	Hurdle Hurdle
+	// Over says how it stands with its limits on time and money.
+	Over Over
 	// Crowded says why the group may not run one more at once (limits.parallel), or "".
 	Crowded string
 }
@@ -71,6 +79,7 @@ type Lease struct {
 	Reason   string
 	Suspect  bool          // held, and silent for longer than was promised
 	Left     time.Duration // held and not suspect: silence that is still allowed; 0: not known
+	Lacks    string        // finished: what of its result is not in the store, one clause; "": nothing is known to be missing
 }
 
 // States beside those of witness.
@@ -92,16 +101,21 @@ type Dispatch struct {
 	N        int64
 	Platform string
 	Reason   string
+	Launch   string // what the dispatches of one launch call have in common; "": it was to start alone
 	Answered bool   // there is a receipt
 	OK       bool   // the platform took it
 	Class    string // of the failure, when it did not
 	Text     string
 	Captured bool          // a worker of it took the lease, now or earlier
-	Ended    bool          // that worker wrote down its end: nothing is left to release
+	Ended    bool          // that worker wrote down its end: nothing is left to release, unless it
+	Outlives bool          // is paid for until it is released all the same
+	Blind    bool          // its platform can't list: whoever its receipt names need not be the worker that was heard of
 	Age      time.Duration // since the claim was written, by the store's stamps and then by our own clock
 	Window   time.Duration // how long after the claim a capture is waited for
 	Settled  string        // newest recorded answer to a release: "", pending, bounded, closed
 	Answers  int64         // how many are recorded
+	Promised string        // Settled bounded: when its platform says that it ends by itself, as it wrote it down
+	Asked    time.Duration // likewise: how long its platform is still left alone; 0: it is asked again
 	Spent    int64         // retries that were spent before it, as its claimer counted them; 0: none, or it did not count
 }
 
@@ -140,23 +154,36 @@ type Attempt struct {
 	From     int64  // step it started from
 	End      string // class of its own account; "": it left none
 	Yielded  bool   // the lease says that it gave the place back
-	Off      bool   // its lease was written off as silent
+	Off      bool   // its lease was ended without a stop: as silent, or
+	Moved    bool   // for a better rung
+	Stopped  string // for a limit that was crossed: the sentence; "": it was not
 	Stepped  int64  // highest step that is known of it
+	Leased   int64  // highest step that its lease told
 	Step     int64
 	Error    string // the program's last error line
 	Text     string
 	Exit     int
-	Gained   bool // it moved the resume pointer
+	Gained   bool            // it moved the resume pointer
+	Judged   *record.Verdict // what it committed of what it was paid for; nil: not known
+	Carried  bool            // a claim says so, for good
 	Kept     int64
-	Live     bool // it holds the lease
+	Live     bool         // it holds the lease
+	Policy   record.Match // the line of its output that a policy of the job named
 }
+
+// madeToLeave is what a worker that was written off may say of its end, which is no reason of its own: a table of values.
+var madeToLeave = []string{"", "yielded", "deposed", "lease_lost"}
 
 // class is how an attempt ended.
 func (a Attempt) class() string {
 	switch {
+	case a.Stopped != "" && slices.Contains(madeToLeave, a.End):
+		return classStopped
+	case a.Moved && slices.Contains(madeToLeave, a.End):
+		return classMoved
 	case a.Off && a.End == "yielded" && !a.heard():
 		return classNoStep // it was there to be asked to leave, after it had been written off
-	case a.Off && (a.End == "yielded" || a.End == ""):
+	case a.Off && slices.Contains(madeToLeave, a.End):
 		return classSilent
 	case a.End != "":
 		return a.End
@@ -176,33 +203,35 @@ type Need struct {
 	Suspended bool   // nothing of it runs, and nothing is launched until the plan says so
 }
 
-// Rung is one platform of a ladder as it stands now.
-type Rung struct {
-	Platform string
-	Refused  string        // why it can never take this job as configured, or ""
-	Fatal    string        // why it is left alone until a person looks, or ""
-	Parked   time.Duration // how long it is left alone; 0: it is not
-	Why      string        // why it is parked
-	Full     string        // why no launch fits right now, or ""
-}
-
 // Decide says what to do about one work. It is pure: equal facts give equal actions, and it is the only place that
 // decides. It never launches a finished work, never one that is held and not written off, never below the floor,
 // and never while an earlier launch may still take the lease.
-func Decide(f Facts) Action {
+func Decide(f Facts) Action { return choose(f).ending(f.History) }
+
+func choose(f Facts) Action {
 	a := Action{Work: f.Work, Job: f.Name}
 	switch f.Lease.State {
 	case leaseUnknown:
 		return a.wait(time.Minute, "the lease cannot be read, so nothing is decided: "+f.Lease.Text)
 	case witness.Finished:
+		if why := f.Lease.unwhole(); why != "" {
+			a.Kind, a.Reason = Blocked, why
+			return a
+		}
 		return a.none(fmt.Sprintf("finished by attempt %d with exit code %d", f.Lease.Attempt, f.Lease.Exit))
 	}
 	if f.Wish == Leaving {
 		return leave(a, f)
 	}
+	if f.Wish == Wanted && f.Over.Why != "" {
+		return halt(a, f)
+	}
 	if f.Lease.State == witness.Held {
 		if a = watch(a, f); a.Kind != WriteOff && f.Stays != "" {
 			a.Reason += "; " + f.Stays
+		}
+		if next := f.Over.Next; a.Kind == None && next > 0 {
+			a.Until = min(cmp.Or(a.Until, next), next)
 		}
 		return a
 	}
@@ -215,12 +244,22 @@ func Decide(f Facts) Action {
 	if b, stuck := needs(a, f); stuck {
 		return b
 	}
+	if f.Over.Blind {
+		return a.wait(nextBusy, "it has a limit, and what it has cost cannot be read")
+	}
 	charges := account(f.History)
-	if why := failed(f.History, charges, f.Job.Limits.Retries); why != "" {
+	why, spent := cmp.Or(doomed(f.History), nowhere(f.Job.On, f.History)), exhausted(f.History, charges, f.Job.Limits.Retries)
+	if why == "" && spent != "" && f.Demand == nil {
+		why = spent + "; headway launch " + f.Name + " launches it once more"
+	}
+	if why != "" {
 		a.Kind, a.Reason = Fail, why
 		return a
 	}
-	return start(a, f, charges)
+	if a = start(a, f, charges); a.Kind == Launch && spent != "" {
+		a.Reason += "; a person asked for it, beyond its limits.retries"
+	}
+	return a
 }
 
 func (a Action) none(reason string) Action {
@@ -240,6 +279,7 @@ func watch(a Action, f Facts) Action {
 	switch {
 	case !l.Suspect:
 		a.Kind, a.Until, a.Reason = None, l.Left, fmt.Sprintf("attempt %d holds the lease", l.Attempt)
+		a = climb(a, f)
 	case f.Brake:
 		a = a.wait(0, fmt.Sprintf("attempt %d is silent, but so is too much else: an outage of the store looks like this, so nothing is written off", l.Attempt))
 	default:
@@ -258,8 +298,11 @@ func needs(a Action, f Facts) (Action, bool) {
 		case n.Finished:
 			a.Kind, a.Reason = Blocked, fmt.Sprintf("needs %s, which finished with exit code %d", n.Job, n.Exit)
 			return a, true
+		case notWhole(n.Failed):
+			a.Kind, a.Reason = Blocked, fmt.Sprintf("needs %s, which is %s", n.Job, n.Failed)
+			return a, true
 		case n.Failed != "":
-			a.Kind, a.Reason = Blocked, fmt.Sprintf("needs %s, which failed: %s", n.Job, n.Failed)
+			a.Kind, a.Reason = Blocked, fmt.Sprintf("needs %s, which %s: %s", n.Job, map[bool]string{true: "stands still", false: "failed"}[strings.HasPrefix(n.Failed, "limits.")], n.Failed)
 			return a, true
 		case n.Suspended:
 			a.Kind, a.Reason = Blocked, fmt.Sprintf("needs %s, which is suspended", n.Job)
@@ -295,7 +338,7 @@ func start(a Action, f Facts, charges []Charge) Action {
 			return a.wait(d.Window-d.Age, fmt.Sprintf("dispatch %d on %s %s", d.N, d.Platform, what))
 		}
 	}
-	if d, ok := h.newest(); ok {
+	if d, ok := h.newest(); ok && f.Demand == nil {
 		if rest := workDelay(f.Work, charges) - d.Age; rest > 0 {
 			return a.wait(rest, "backing off: "+lastWhy(charges))
 		}
@@ -304,7 +347,7 @@ func start(a Action, f Facts, charges []Charge) Action {
 		a.Kind, a.Reason = Blocked, f.Unready
 		return a
 	}
-	if h := f.Hurdle; h.Left > 0 {
+	if h := f.Hurdle; h.Left > 0 && f.Demand == nil {
 		a = a.wait(h.Left, "could not be launched, and is tried again: "+h.Text)
 		if !h.Passing {
 			a.Kind = Blocked
@@ -314,10 +357,15 @@ func start(a Action, f Facts, charges []Charge) Action {
 	if f.Crowded != "" {
 		return a.wait(0, f.Crowded)
 	}
-	r, wait := rung(f, charges)
-	if r == nil {
-		wait.Work, wait.Job = a.Work, a.Job
-		return wait
+	r := rung(f, charges)
+	a.Rungs = r.Rungs
+	switch r.Kind {
+	case ladder.Wait:
+		return a.wait(r.Until, r.Reason)
+	case ladder.Blocked:
+		a.Kind, a.Reason = Blocked, r.Reason
+		return a
+	case ladder.Launch, ladder.Stay, ladder.Move:
 	}
 	next := max(h.Last, f.Lease.Dispatch, f.Lease.Floor-1) + 1
 	if next > runners.MaxDispatch {
@@ -343,6 +391,9 @@ func start(a Action, f Facts, charges []Charge) Action {
 	} else if f.Lease.State == witness.Revoked && f.Lease.Attempt == 0 {
 		a.Reason = "named by the plan again"
 	}
+	if r.Reason != "" {
+		a.Reason += "; not on " + r.Reason
+	}
 	return a
 }
 
@@ -365,77 +416,41 @@ func lastWhy(charges []Charge) string {
 	return charges[len(charges)-1].Why
 }
 
-// rung chooses the platform of the next launch: of those that can take it now, the one that refused this work
-// least often, and of equals the first on the ladder. nil: none can, and wait says what is waited for. Staying or
-// moving on by what a platform usually achieves belongs here too, once goodput is measured.
-func rung(f Facts, charges []Charge) (best *Rung, wait Action) {
-	refused := map[string]int{}
-	for _, c := range charges {
-		if !ruleOf(c.Class).Program && c.Spent && c.Attempt == 0 {
-			refused[c.Platform]++
-		}
-	}
-	var (
-		reasons []string
-		soonest time.Duration
-		open    bool // some rung may take it without a person's help
-	)
-	for i := range f.Rungs {
-		r := &f.Rungs[i]
-		switch {
-		case r.Refused != "":
-			reasons = append(reasons, r.Platform+": "+r.Refused)
-		case r.Fatal != "":
-			reasons = append(reasons, r.Platform+": "+r.Fatal)
-		case r.Parked > 0:
-			reasons, open = append(reasons, r.Platform+": "+r.Why), true
-			if soonest == 0 || r.Parked < soonest {
-				soonest = r.Parked
-			}
-		case r.Full != "":
-			reasons, open = append(reasons, r.Platform+": "+r.Full), true
-		case best == nil || refused[r.Platform] < refused[best.Platform]:
-			best = r
-		}
-	}
-	if best != nil {
-		return best, Action{}
-	}
-	if len(reasons) == 0 {
-		reasons = []string{"the job names no platform"}
-	}
-	text := "no platform can take it now: " + strings.Join(reasons, "; ")
-	if open {
-		return nil, Action{}.wait(soonest, text)
-	}
-	wait.Kind, wait.Reason = Blocked, text
-	return nil, wait
-}
-
 // releases lists the dispatches of a work whose launch is over for us and not known to be over at its platform: cut
 // off by a write-off or a stop, or never seen to take the lease. Pure; it is asked again for ever, since Pending is
-// not an end (the caller spaces the questions).
+// not an end and a promised one no more than a promise (the caller spaces the questions; Until is the first pause).
 func releases(f Facts) []Action {
 	var out []Action
+	if f.Lease.State == leaseUnknown {
+		return nil // whoever looks dead may hold it
+	}
 	for _, d := range f.History.Dispatches {
-		if !d.OK || d.Ended || d.Settled == "closed" || d.Settled == "bounded" || d.inFlight(f.Lease.Floor) {
+		if !d.OK || d.Ended && !d.stays() || d.Settled == "closed" || d.inFlight(f.Lease.Floor) {
 			continue
 		}
-		why := ""
+		why, until := "", d.Asked
 		switch {
 		case f.Lease.State == witness.Held && f.Lease.Dispatch == d.N:
 			continue
 		case f.Lease.State == witness.Finished || f.Lease.State == witness.Yielded:
-			if f.Lease.Dispatch == d.N {
+			switch {
+			case f.Lease.Dispatch != d.N:
+				why = "its worker was replaced"
+			case d.Outlives:
+				why = "its worker has left, and it is paid for until it is released"
+			case d.Blind:
+				if why = "its worker has left, and whether it was the one of the receipt only its platform knows"; !d.Ended {
+					until = max(until, accountWithin)
+				}
+			default:
 				continue // its worker left by itself
 			}
-			why = "its worker was replaced"
 		case !d.Captured:
 			why = "no worker of it took the lease in time"
 		default:
 			why = "its worker was cut off"
 		}
-		out = append(out, Action{Kind: Release, Work: f.Work, Job: f.Name, Platform: d.Platform, Dispatch: d.N, Reason: why})
+		out = append(out, Action{Kind: Release, Work: f.Work, Job: f.Name, Platform: d.Platform, Dispatch: d.N, Reason: why, Until: until})
 	}
 	return out
 }

@@ -105,7 +105,7 @@ func drawHistory(t *rapid.T, l Lease) History {
 	for n := int64(1); n <= h.Last; n++ {
 		d := Dispatch{N: n, Platform: "p", Captured: captured[n], Window: 2 * time.Minute,
 			Age:     rapid.SampledFrom([]time.Duration{time.Second, time.Minute, time.Hour, time.Hour, time.Hour}).Draw(t, "age"),
-			Settled: rapid.SampledFrom([]string{"", "", "", "pending", "closed"}).Draw(t, "settled")}
+			Settled: rapid.SampledFrom([]string{"", "", "", "pending", "bounded", "closed"}).Draw(t, "settled")}
 		if d.Answered = rapid.Bool().Draw(t, "answered"); d.Answered {
 			if d.OK = rapid.Bool().Draw(t, "ok"); !d.OK {
 				d.Class = string(rapid.SampledFrom([]runners.Class{runners.NoSlots, runners.QuotaExhausted, runners.SpawnedElsewhere,
@@ -187,11 +187,11 @@ func checkLaunch(t *rapid.T, f Facts, a Action) {
 		t.Fatal("launched, and what kept the last launch from its claim is not over")
 	}
 	failures := map[string]int{}
+	if f.Job.Limits.Retries == 0 && f.Demand == nil && (len(f.History.Attempts) > 0 || slices.ContainsFunc(f.History.Dispatches, func(d Dispatch) bool { return d.Captured || !ruleOf(d.rawClass()).Unbegun })) {
+		t.Fatal("retries: 0, and a launch may have happened: never again by itself")
+	}
 	for _, at := range f.History.Attempts {
 		if ruleOf(at.class()).Program {
-			if f.Job.Limits.Retries == 0 && ruleOf(at.class()).Final {
-				t.Fatal("retries: 0, and the program failed: never again")
-			}
 			key := at.class() + at.Error + string(rune('0'+at.Step))
 			if failures[key]++; failures[key] > 1 {
 				t.Fatal("the program failed twice in the same way: never again")
@@ -214,7 +214,7 @@ func TestOnlyWhatTheBudgetNamesEndsAJob(t *testing.T) {
 		}
 		h.Last = n
 		charges := account(h)
-		if why := failed(h, charges, rapid.IntRange(0, 5).Draw(t, "retries")); why != "" {
+		if why := failed(h, charges, rapid.IntRange(1, 5).Draw(t, "retries")); why != "" {
 			t.Fatalf("%d dispatches that cost nothing ended the job: %s", n, why)
 		}
 		if len(charges) != int(n) {
@@ -292,7 +292,7 @@ func TestTheBudgetNamesEveryClass(t *testing.T) {
 			t.Errorf("%s spends budget", free)
 		}
 	}
-	if r := ruleOf("a class of tomorrow\x1b[31m"); r.Spend != SpendUnlessGained || strings.ContainsRune(r.Why, 0x1b) {
+	if r := ruleOf("a class of tomorrow\x1b[31m"); r.Spend != SpendBelow || strings.ContainsRune(r.Why, 0x1b) {
 		t.Errorf("an unknown class is read as %+v", r)
 	}
 }

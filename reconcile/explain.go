@@ -19,38 +19,54 @@ type Explanation struct {
 	Limit    int         `json:"limit"`             // limits.retries
 	Earlier  int64       `json:"earlier,omitempty"` // dispatches that are older than what is shown
 	Lines    []Line      `json:"lines"`             // in order of dispatch
+	Timers   *Timers     `json:"timers,omitempty"`  // of its next launch; nil: it has finished, or its platform is not configured
+	Cost     *Cost       `json:"cost"`              // of all its launches
 	Requests int64       `json:"requests"`
 }
 
 // Line is one dispatch, and the attempt it led to, if any. Times are those that their writers wrote down, for people;
 // texts are made safe to print.
 type Line struct {
-	Dispatch int64  `json:"dispatch,omitempty"` // 0: the worker died before it wrote its first record
-	Attempt  int64  `json:"attempt,omitempty"`  // 0: no worker took the lease
-	Platform string `json:"platform,omitempty"`
-	By       string `json:"by,omitempty"`     // dispatcher
-	Commit   string `json:"commit,omitempty"` // that asked for it
-	Time     string `json:"time,omitempty"`
-	Reason   string `json:"reason,omitempty"`   // why it was launched
-	Answer   string `json:"answer,omitempty"`   // of the platform
-	Released string `json:"released,omitempty"` // newest answer to a release
-	Class    string `json:"class"`              // how it ended; "running", "starting"
-	Why      string `json:"why,omitempty"`      // what that class means
-	Error    string `json:"error,omitempty"`    // the program's last error line
-	From     int64  `json:"from_step"`          // step it started from
-	Step     int64  `json:"step"`               // last step that is known of it
-	Kept     int64  `json:"kept_step"`          // step of its last acknowledged milestone; 0: none
-	Lost     int64  `json:"lost_steps"`         // steps that nobody resumes from
-	Spent    bool   `json:"spent"`
+	Dispatch int64     `json:"dispatch,omitempty"` // 0: the worker died before it wrote its first record
+	Attempt  int64     `json:"attempt,omitempty"`  // 0: no worker took the lease
+	Platform string    `json:"platform,omitempty"`
+	By       string    `json:"by,omitempty"`     // dispatcher
+	Commit   string    `json:"commit,omitempty"` // that asked for it
+	Time     string    `json:"time,omitempty"`
+	Reason   string    `json:"reason,omitempty"`   // why it was launched
+	Answer   string    `json:"answer,omitempty"`   // of the platform
+	Released string    `json:"released,omitempty"` // newest answer to a release: pending, bounded, closed
+	Ends     string    `json:"ends,omitempty"`     // bounded: what is known of its end, one sentence
+	Class    string    `json:"class"`              // how it ended; "running", "starting"
+	Why      string    `json:"why,omitempty"`      // what that class means
+	Error    string    `json:"error,omitempty"`    // the program's last error line
+	From     int64     `json:"from_step"`          // step it started from
+	Step     int64     `json:"step"`               // last step that is known of it
+	Kept     int64     `json:"kept_step"`          // step of its last acknowledged milestone; 0: none
+	Lost     int64     `json:"lost_steps"`         // steps that nobody resumes from
+	Spent    bool      `json:"spent"`
+	Goodput  *Achieved `json:"goodput,omitempty"` // of an attempt that is over
+	Cost     string    `json:"cost,omitempty"`    // what was paid for it, at what price and for how long; "": nothing that is known of
+}
+
+// Steps says in one clause how far the line's attempt came. A finished one keeps all that it did, whatever its last
+// milestone was.
+func (l *Line) Steps() string {
+	text := fmt.Sprintf("from step %d to %d", l.From, l.Step)
+	if l.Class == "finished" {
+		return text + ", all of it kept"
+	}
+	return fmt.Sprintf("%s, kept %d, lost %d", text, l.Kept, l.Lost)
 }
 
 // Explain reads everything there is about one job's work, bounded to its newest dispatches, and writes nothing.
-// platforms is Config.Platforms of the plan; it lets Now say where the work would go.
-func (r *Reconciler) Explain(ctx context.Context, job *plan.Job, platforms map[string]plan.Platform) (*Explanation, error) {
+// conf is the plan's; its platforms let Now say where the work would go.
+func (r *Reconciler) Explain(ctx context.Context, job *plan.Job, conf *plan.Config) (*Explanation, error) {
 	if err := r.enter(ctx); err != nil {
 		return nil, err
 	}
 	defer r.leave()
+	r.learnNow(ctx)
 	works := []plan.Digest{job.Work}
 	for _, in := range job.Inputs {
 		works = append(works, in.Work)
@@ -69,8 +85,12 @@ func (r *Reconciler) Explain(ctx context.Context, job *plan.Job, platforms map[s
 	if err != nil {
 		return nil, err
 	}
-	pls, err := r.platforms(ctx, platforms)
+	pls, err := r.platforms(ctx, conf.Platforms)
 	if err != nil {
+		return nil, err
+	}
+	guarded(pls, &conf.Guard)
+	if err := r.records.reckon(ctx, job.Work, s.seen); err != nil {
 		return nil, err
 	}
 	p := &pass{r: r, world: world, platforms: pls, byWork: map[plan.Digest]*target{},
@@ -79,7 +99,9 @@ func (r *Reconciler) Explain(ctx context.Context, job *plan.Job, platforms map[s
 	charges := account(h)
 	out := &Explanation{Work: job.Work, Job: job.Name, State: s.observed(job.Work).State, Spent: int(Spent(h, charges)),
 		Limit: job.Limits.Retries, Now: Decide(p.facts(&target{work: job.Work, name: job.Name, asked: asked{job: job}, unready: r.unready(job)}))}
-	out.Lines = r.lines(job.Work, h, charges, s)
+	out.Timers = r.timersFor(job, s, pls, out.Now)
+	out.Cost = r.records.shelf(job.Work).cost(job.Work, h, s)
+	out.Lines = out.Cost.tell(r.lines(job.Work, h, charges, s))
 	if len(h.Dispatches) > 0 {
 		out.Earlier = h.Dispatches[0].N - 1
 	}
@@ -118,6 +140,9 @@ func (r *Reconciler) lines(w plan.Digest, h History, charges []Charge, s *sight)
 	}
 	for _, d := range h.Dispatches {
 		line := Line{Dispatch: d.N, Platform: d.Platform, Reason: shown(d.Reason, 300), Released: d.Settled}
+		if !d.Ended {
+			line.Ends = d.ends()
+		}
 		if slip := shelf.listed[d.N]; slip != nil && slip.claim != nil {
 			line.By, line.Commit, line.Time = shown(slip.claim.Dispatcher, 100), shown(slip.claim.Commit, 80), shown(slip.claim.Time, 40)
 		}
@@ -139,7 +164,7 @@ func (r *Reconciler) lines(w plan.Digest, h History, charges []Charge, s *sight)
 		if any {
 			continue
 		}
-		line.Class = "starting"
+		line.Class, line.Why = "starting", "no worker has taken the lease yet"
 		if c, ok := byDispatch[d.N]; ok {
 			line.Class, line.Why, line.Spent = c.Class, c.Why, c.Spent
 		}
@@ -156,7 +181,7 @@ func (r *Reconciler) lines(w plan.Digest, h History, charges []Charge, s *sight)
 // attemptLine adds what an attempt did to its dispatch's line.
 func attemptLine(l Line, a Attempt, c Charge, s *sight) Line {
 	l.Attempt, l.From, l.Step, l.Kept, l.Error = a.N, a.From, a.Step, a.Kept, shown(a.Error, 300)
-	l.Class, l.Why, l.Spent = c.Class, c.Why, c.Spent
+	l.Class, l.Why, l.Spent, l.Goodput = c.Class, c.Why, c.Spent, achieved(a)
 	if a.Live {
 		l.Class, l.Why = "running", "holds the lease"
 	}

@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/headway-run/headway/plan"
+	"github.com/headway-run/headway/runners"
 	"github.com/headway-run/headway/runners/witness"
 )
 
@@ -16,6 +18,7 @@ import (
 const (
 	roundPatience = 5 * time.Second  // for the calls of one round
 	passPatience  = 20 * time.Second // for all of a pass
+	heardFor      = 2 * time.Minute  // how long the answer of a platform to a launch says how it is
 )
 
 // flight is one launch or release under way. It may outlast the pass that ordered it, so that a platform that hangs
@@ -23,6 +26,7 @@ const (
 type flight struct {
 	a         Action // as it was ordered; read by anybody
 	o         *order
+	crew      string // what the launches of one call have in common; "": it goes alone
 	done      chan struct{}
 	abandoned atomic.Bool // nobody wants this launch any more: nothing is claimed if it is not claimed yet
 }
@@ -41,24 +45,20 @@ func keyOf(a Action) flightKey {
 	return flightKey{a.Kind, a.Work, a.Dispatch}
 }
 
-// takeOff starts a launch or a release. Everything that it needs of the pass is put into the order first.
-func (p *pass) takeOff(ctx context.Context, o *order) *flight {
+// takeOff makes a launch or a release ready to go. Everything that it needs of the pass is put into the order first.
+func (p *pass) takeOff(o *order) *flight {
 	f := &flight{a: o.a, o: o, done: make(chan struct{})}
 	p.r.flights[keyOf(o.a)] = f
 	o.runner = p.r.c.Runners[o.a.Platform]
+	o.grounds, o.looked = p.grounds, p.looked
+	s := p.world.works[o.t.work]
+	if s != nil {
+		o.seen = s.seen
+	}
 	if o.a.Kind == Launch {
 		o.t.launched = true
-		s := p.world.works[o.t.work]
-		o.seen, o.launch = s.seen, p.r.launchOf(o, p.platforms[o.a.Platform], s.record)
+		o.launch = p.r.launchOf(o, p.platforms[o.a.Platform], s.record)
 	}
-	go func() {
-		defer close(f.done)
-		if o.a.Kind == Launch {
-			p.r.launch(ctx, f)
-		} else {
-			p.r.release(ctx, o)
-		}
-	}()
 	return f
 }
 
@@ -116,14 +116,15 @@ func (p *pass) file(ctx context.Context) []*order {
 	for _, o := range out {
 		p.filed(o)
 		if o.a.Kind == Release {
-			p.r.answered(askKey{o.t.work, o.a.Dispatch}, o.settled)
+			p.r.answered(askKey{o.t.work, o.a.Dispatch}, o.settled, o.bound)
 		}
-		if o.called && p.platforms[o.a.Platform] != nil {
+		// What was heard long ago says nothing of the platform now; what it left in the store counts all the same.
+		if o.called && p.platforms[o.a.Platform] != nil && !runners.Passed(o.heard.Add(heardFor)) {
 			launched[o.a.Platform] = append(launched[o.a.Platform], o)
 		}
 	}
-	for name, orders := range launched {
-		p.judgeLaunches(ctx, p.platforms[name], orders)
+	for _, name := range slices.Sorted(maps.Keys(launched)) {
+		p.judgeLaunches(ctx, p.platforms[name], launched[name])
 	}
 	return out
 }
@@ -162,4 +163,8 @@ func (r *Reconciler) drain() {
 	for _, f := range r.flights {
 		<-f.done
 	}
+	r.patrol.wait()
+	r.learner.wait()
+	r.posted.wait()
+	r.asksOver()
 }

@@ -16,6 +16,7 @@ const (
 	CodePlanErrors   = "PlanErrors"
 	CodeNotFresh     = "NotFresh"
 	CodeNotComplete  = "NotComplete"
+	CodeOvertaken    = "Overtaken"
 )
 
 // allowStops begins every hint that names a trailer.
@@ -35,6 +36,16 @@ type departing struct {
 	Waits bool `json:"waits,omitempty"`
 }
 
+// overtaken: the plan in force is neither this one nor the one that it was held against. With Once it must be the latter.
+func (d *Desired) overtaken(force *inForce) bool {
+	return d.Over != nil && force.commit() != *d.Over && (d.Once || force.commit() != d.Commit)
+}
+
+func meanwhile(force *inForce) Refusal {
+	return Refusal{Code: CodeOvertaken, Whole: true, Text: fmt.Sprintf("commit %.12s was accepted meanwhile, by another reconciler", shown(force.commit(), 40)),
+		Hint: "the next pass compares anew"}
+}
+
 // guard says why a commit is not followed, or not wholly. Pure. live says whether somebody works on a work, or is
 // about to; force is nil when nothing was ever accepted.
 func guard(d *Desired, force *inForce, live func(plan.Digest) bool) []Refusal {
@@ -45,6 +56,9 @@ func guard(d *Desired, force *inForce, live func(plan.Digest) bool) []Refusal {
 	}
 	errs := d.Plan.Errors()
 	gone := leaving(d, force)
+	if d.overtaken(force) {
+		return append(out, meanwhile(force))
+	}
 	switch {
 	case !d.Complete:
 		out = append(out, Refusal{Code: CodeNotComplete, Whole: true, Text: "the commit could not be read whole, so it is not followed",
@@ -77,6 +91,9 @@ func guard(d *Desired, force *inForce, live func(plan.Digest) bool) []Refusal {
 // tooMany holds the live works that would leave against guard.prune. An exact Allow-Stops lifts it. A commit that was
 // refused for it stays so while it would stop anything: that other works have finished meanwhile says nothing for it.
 func tooMany(d *Desired, force *inForce, gone []departing, live func(plan.Digest) bool) (Refusal, bool) {
+	if !slices.ContainsFunc(gone, func(g departing) bool { return live(g.Work) }) {
+		return Refusal{}, false
+	}
 	all, stops := 0, 0
 	seen := map[plan.Digest]bool{}
 	for _, j := range force.jobs() {
@@ -96,17 +113,14 @@ func tooMany(d *Desired, force *inForce, gone []departing, live func(plan.Digest
 	limit := max(pruneFloor, int(d.Plan.Config.Guard.Prune*float64(all)))
 	// With errors nothing is stopped anyway, and a broken file makes its jobs look like leaving ones.
 	before := force != nil && force.Refused != nil && force.Refused.Commit == d.Commit && slices.Contains(force.Refused.Codes, CodeTooManyStops)
-	if before {
-		limit = 0
-	}
-	if stops <= limit || d.AllowStops == stops || !d.Plan.OK() {
+	if stops <= limit && !before || d.AllowStops == stops || !d.Plan.OK() {
 		return Refusal{}, false
 	}
 	said := ""
 	if d.AllowStops >= 0 {
 		said = fmt.Sprintf(" (the commit says %d)", d.AllowStops)
 	}
-	if before {
+	if stops <= limit {
 		return Refusal{Code: CodeTooManyStops, Whole: true,
 			Text: fmt.Sprintf("%d of %d live works would leave, and the commit was refused when more would have, so it is still not followed%s", stops, all, said),
 			Hint: fmt.Sprintf(allowStops+"Allow-Stops: %d", stops)}, true

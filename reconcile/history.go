@@ -4,14 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+	"unique"
 
 	"github.com/headway-run/headway/plan"
+	"github.com/headway-run/headway/reconcile/goodput"
 	"github.com/headway-run/headway/runners"
 	"github.com/headway-run/headway/runners/bucket"
 	"github.com/headway-run/headway/runners/record"
@@ -61,9 +62,13 @@ func (a *ages) forget(key string) {
 // records reads the immutable records of works and keeps what it read.
 type records struct {
 	b    bucket.Bucket
+	book *goodput.Book
 	ages ages
 	mu   sync.Mutex
 	work map[plan.Digest]*shelf
+	// unheard count as never claimed during one pass; see unheardOf.
+	unheard map[plan.Digest]bool
+	blind   map[string]bool // platforms that can't list what they run; never changed
 }
 
 // shelf is what is known of one work's immutable records. One goroutine at a time uses it.
@@ -74,11 +79,14 @@ type shelf struct {
 	ends      map[int64]*record.End
 	opensGone map[int64]bool // superseded attempts that left none
 	endsGone  map[int64]bool
+	learnt    learnt
+	purse     purse
 	// read says for which version of the witness the history was read; stale forces a new look.
 	read  bucket.Version
 	have  bool
 	stale bool
 	since time.Time // that version was read first
+	asked time.Time // the dispatches were listed last
 }
 
 // slip is one dispatch as it is listed.
@@ -86,10 +94,12 @@ type slip struct {
 	modified, date time.Time
 	claim          *record.Claim
 	hasReceipt     bool
+	receiptAt      time.Time // the store's stamp of it
 	receipt        *record.Receipt
 	answers        int64
 	release        *record.Release
-	released       int64 // number of the answer that was read
+	told, toldDate time.Time // stamps of its newest answer
+	released       int64     // number of the answer that was read
 	bad            string
 }
 
@@ -101,7 +111,7 @@ func (r *records) shelf(w plan.Digest) *shelf {
 	}
 	s := r.work[w]
 	if s == nil {
-		s = &shelf{listed: map[int64]*slip{}, opens: map[int64]*record.Open{}, ends: map[int64]*record.End{}, opensGone: map[int64]bool{}, endsGone: map[int64]bool{}}
+		s = &shelf{listed: map[int64]*slip{}} // the other maps are made when there is something to keep
 		r.work[w] = s
 	}
 	return s
@@ -110,6 +120,14 @@ func (r *records) shelf(w plan.Digest) *shelf {
 // spoil makes the next history of a work a fresh one: a claim was made or lost.
 func (r *records) spoil(w plan.Digest) {
 	r.shelf(w).stale = true
+}
+
+// givenUp makes the history of a work that is not launched any more a fresh one from time to time: a person may have launched
+// it from elsewhere, and nothing else would tell before its worker takes the lease.
+func (r *records) givenUp(w plan.Digest) {
+	if s := r.shelf(w); time.Since(s.asked) > 5*time.Minute {
+		s.stale = true
+	}
 }
 
 // note takes over a claim and its receipt that this process has just written.
@@ -127,8 +145,11 @@ func (r *records) keep(wanted map[plan.Digest]bool) {
 		if wanted[w] {
 			continue
 		}
-		for n := range s.listed {
+		for n, d := range s.listed {
 			r.ages.forget(record.ClaimKey(string(w), n))
+			for k := range min(d.answers, historyWindow) {
+				r.ages.forget(record.ReleaseKey(string(w), n, d.answers-k))
+			}
 		}
 		delete(r.work, w)
 	}
@@ -159,10 +180,13 @@ func (r *records) history(ctx context.Context, w plan.Digest, seen *witness.Seen
 		if err := r.attempts(ctx, w, s, rec); err != nil {
 			return History{}, err
 		}
+		if err := r.judge(ctx, w, s, seen); err != nil {
+			return History{}, err
+		}
 		if !s.have || s.read != version {
 			s.since = time.Now()
 		}
-		s.have, s.stale, s.read = true, false, version
+		s.have, s.stale, s.read, s.asked = true, false, version, time.Now()
 	} else if s.awaits(&rec) {
 		if err := r.attempts(ctx, w, s, rec); err != nil {
 			return History{}, err
@@ -182,6 +206,9 @@ func (r *records) list(ctx context.Context, w plan.Digest, s *shelf, captured in
 	work := string(w)
 	if s.last == 0 && captured == 0 {
 		// A work nobody has touched yet is the common case: one GET tells, where a LIST costs twelve times as much.
+		if r.unheard[w] && !s.stale {
+			return nil
+		}
 		if _, err := r.claim(ctx, w, s, 1); err != nil {
 			return err
 		}
@@ -210,8 +237,8 @@ func (r *records) list(ctx context.Context, w plan.Digest, s *shelf, captured in
 		after = s.last - 1
 	}
 	maps.DeleteFunc(s.listed, func(n int64, _ *slip) bool { return n <= s.last-historyWindow-1 })
-	for n, d := range s.listed {
-		if err := r.fill(ctx, w, s, n, d); err != nil {
+	for _, n := range slices.Sorted(maps.Keys(s.listed)) {
+		if err := r.fill(ctx, w, s, n, s.listed[n]); err != nil {
 			return err
 		}
 	}
@@ -228,6 +255,7 @@ func (r *records) page(ctx context.Context, w plan.Digest, s *shelf, after int64
 	if err != nil {
 		return false, fmt.Errorf("dispatches of work %s: %w", w.Short(), err)
 	}
+	s.purse.clock(p.Date)
 	for _, it := range p.Items {
 		k, ok := record.Parse(it.Key)
 		if !ok || k.Work != string(w) || k.Dispatch < 1 || k.Dispatch > runners.MaxDispatch {
@@ -239,14 +267,15 @@ func (r *records) page(ctx context.Context, w plan.Digest, s *shelf, after int64
 			s.listed[k.Dispatch] = d
 		}
 		s.last = max(s.last, k.Dispatch)
-		answer, isRelease := record.ReleaseNumber(k.Rest)
-		switch {
+		switch answer, isRelease := record.ReleaseNumber(k.Rest); {
 		case k.Rest == "json":
 			d.modified, d.date = it.Modified, p.Date
 		case k.Rest == "receipt.json":
-			d.hasReceipt = true
+			d.hasReceipt, d.receiptAt = true, it.Modified
 		case isRelease:
-			d.answers = max(d.answers, answer)
+			if answer >= d.answers {
+				d.answers, d.told, d.toldDate = answer, it.Modified, p.Date
+			}
 		}
 	}
 	return p.More && len(p.Items) > 0, nil
@@ -312,9 +341,14 @@ func (r *records) claim(ctx context.Context, w plan.Digest, s *shelf, n int64) (
 		d.bad = "its claim cannot be read"
 		return nil, nil
 	}
+	// Thousands of claims say the same words: each is kept once.
+	c.Work, c.Dispatcher, c.Platform, c.Runner, c.Commit = string(w), once(c.Dispatcher), once(c.Platform), once(c.Runner), once(c.Commit)
+	c.Reason = once(c.Reason)
 	d.claim = &c
 	return d.claim, nil
 }
+
+func once(s string) string { return unique.Make(s).Value() }
 
 // attempts reads what the attempts of the window wrote about themselves.
 func (r *records) attempts(ctx context.Context, w plan.Digest, s *shelf, rec witness.Record) error {
@@ -322,26 +356,26 @@ func (r *records) attempts(ctx context.Context, w plan.Digest, s *shelf, rec wit
 		superseded := a < rec.Attempt
 		if s.opens[a] == nil && !s.opensGone[a] {
 			var o record.Open
-			found, err := r.get(ctx, record.OpenKey(string(w), a), &o, nil)
+			found, err := r.get(ctx, record.OpenKey(string(w), a), &o, s.stamp(record.OpenKey(string(w), a)))
 			switch {
 			case err != nil && !damaged(err):
 				return err
 			case err == nil && found && o.Work == string(w) && o.Attempt == a:
-				s.opens[a] = &o
+				keep(&s.opens, a, &o)
 			case superseded:
-				s.opensGone[a] = true // a later attempt was captured: whoever captured this one writes no open.json now
+				keep(&s.opensGone, a, true) // a later attempt was captured: whoever captured this one writes no open.json now
 			}
 		}
 		if s.ends[a] == nil && !s.endsGone[a] && !(a == rec.Attempt && rec.State == witness.Held) {
 			var e record.End
-			found, err := r.get(ctx, record.EndKey(string(w), a), &e, nil)
+			found, err := r.get(ctx, record.EndKey(string(w), a), &e, s.stamp(record.EndKey(string(w), a)))
 			switch {
 			case err != nil && !damaged(err):
 				return err
 			case err == nil && found && e.Work == string(w) && e.Attempt == a:
-				s.ends[a] = &e
+				keep(&s.ends, a, &e)
 			case superseded:
-				s.endsGone[a] = true
+				keep(&s.endsGone, a, true)
 			}
 		}
 	}
@@ -351,6 +385,9 @@ func (r *records) attempts(ctx context.Context, w plan.Digest, s *shelf, rec wit
 // build makes the history out of what lies on the shelf. Pure but for the ages.
 func (r *records) build(w plan.Digest, s *shelf, rec witness.Record) History {
 	h := History{Floor: rec.Floor, Last: max(s.last, rec.Dispatch)}
+	if rec.Attempt == 0 && len(s.listed) == 0 {
+		return h
+	}
 	captured, ended := map[int64]bool{}, map[int64]bool{}
 	pointers := map[int64]int64{} // attempt → highest step that a pointer into it was named with
 	name := func(p *record.Pointer) {
@@ -362,16 +399,17 @@ func (r *records) build(w plan.Digest, s *shelf, rec witness.Record) History {
 	for _, o := range s.opens {
 		name(o.Resume)
 	}
-	before := s.before()
+	before, said := s.before(), s.verdicts()
 	for a := max(rec.Attempt-historyWindow, 0) + 1; a <= rec.Attempt; a++ {
 		last := a == rec.Attempt
-		at := Attempt{N: a, Live: last && rec.State == witness.Held, Yielded: last && rec.State == witness.Yielded, Off: last && writtenOff(&rec)}
+		at := Attempt{N: a, Live: last && rec.State == witness.Held, Yielded: last && rec.State == witness.Yielded, Off: last && writtenOff(&rec), Moved: last && movedUp(&rec)}
 		if b := before[a]; b != nil {
-			at.Dispatch, at.Off, at.Stepped = b.Dispatch, at.Off || b.Off, b.Step
+			at.Dispatch, at.Off, at.Moved, at.Stepped, at.Stopped = b.Dispatch, at.Off || b.Off, at.Moved || b.Moved, b.Step, shown(b.Stopped, 300)
 		}
 		if last {
-			at.Stepped = max(at.Stepped, rec.Progress.Step)
+			at.Stepped, at.Stopped = max(at.Stepped, rec.Progress.Step), stoppedBy(&rec)
 		}
+		at.Leased = at.Stepped
 		if o := s.opens[a]; o != nil {
 			at.Dispatch, at.Platform = o.Dispatch, shown(o.Platform, 128)
 			if o.Resume != nil {
@@ -385,9 +423,10 @@ func (r *records) build(w plan.Digest, s *shelf, rec witness.Record) History {
 			at.Platform = shown(s.listed[at.Dispatch].claim.Platform, 128)
 		}
 		at.Kept, at.Gained = pointers[a]
+		at.Judged, at.Carried = said[a], said[a] != nil && said[a] != s.learnt.own[a]
 		if e := s.ends[a]; e != nil {
 			at.Stepped = max(at.Stepped, e.Step)
-			at.End, at.Step, at.Error, at.Text, at.Exit = shown(e.Class, 60), e.Step, shown(e.Error, 1024), shown(e.Text, 500), e.ExitCode
+			at.End, at.Step, at.Error, at.Text, at.Exit, at.Policy = told(e, &rec, at.Dispatch), e.Step, shown(e.Error, 1024), shown(e.Text, 500), e.ExitCode, matchOf(e)
 			ended[at.Dispatch] = true
 		}
 		captured[at.Dispatch] = true
@@ -407,13 +446,14 @@ func (r *records) dispatch(w plan.Digest, n int64, d *slip, captured, ended bool
 	out := Dispatch{N: n, Captured: captured, Ended: ended, Window: capturePrior, Answers: d.answers}
 	if c := d.claim; c != nil {
 		out.Platform, out.Reason = shown(c.Platform, 128), shown(c.Reason, 500)
+		out.Launch, out.Blind = shown(c.Launch, 64), r.blind[c.Platform]
 		out.Spent = min(max(c.Spent, 0), 2*n) // what earlier dispatches can have spent, with room for launches that started twice
 		if c.CaptureS > 0 {
 			out.Window = time.Duration(min(c.CaptureS, 7*86400) * float64(time.Second))
 		}
 	}
 	if rc := d.receipt; rc != nil {
-		out.Answered, out.OK, out.Class, out.Text = true, rc.OK, shown(rc.Class, 60), shown(rc.Text, 500)
+		out.Answered, out.OK, out.Outlives, out.Class, out.Text = true, rc.OK, rc.Outlives, shown(rc.Class, 60), shown(rc.Text, 500)
 		if !rc.OK && rc.Class == "" {
 			out.Class = string(runners.ProtocolError)
 		}
@@ -423,19 +463,13 @@ func (r *records) dispatch(w plan.Digest, n int64, d *slip, captured, ended bool
 	}
 	if d.release != nil {
 		out.Settled = d.release.Settlement
+		if out.Settled == runners.Bounded.String() {
+			out.Promised, out.Asked = shown(d.release.Until, 40), r.promised(w, n, d)
+		}
 	}
 	out.Age = r.ages.age(record.ClaimKey(string(w), n), d.modified, d.date, ancient)
 	return out
 }
-
-// broken is bytes that are no record: they stay what they are, unlike an answer of the store.
-type broken struct {
-	key string
-	err error
-}
-
-func (e *broken) Error() string { return fmt.Sprintf("%s is damaged: %v", e.key, e.err) }
-func (e *broken) Unwrap() error { return e.err }
 
 func damaged(err error) bool {
 	_, ok := errors.AsType[*broken](err)
@@ -452,30 +486,10 @@ func (r *records) get(ctx context.Context, key string, v any, info *bucket.Objec
 		return damaged(err), err
 	}
 	if info != nil {
-		*info = *o
+		info.Info, info.Date = o.Info, o.Date
 	}
 	if err := record.Decode(b, record.MaxRecord, v); err != nil {
 		return true, &broken{key, err}
 	}
 	return true, nil
-}
-
-// whole reads an object of at most limit bytes.
-func whole(ctx context.Context, b bucket.Bucket, key string, limit int64) ([]byte, *bucket.Object, error) {
-	o, err := b.Get(ctx, key, bucket.Range{})
-	if err != nil {
-		return nil, nil, err
-	}
-	defer o.Body.Close()
-	if o.Size > limit {
-		return nil, o, &broken{key, fmt.Errorf("it has %d bytes, at most %d are read", o.Size, limit)}
-	}
-	data, err := io.ReadAll(io.LimitReader(o.Body, limit+1))
-	if err != nil {
-		return nil, o, fmt.Errorf("read %s: %w", key, err)
-	}
-	if int64(len(data)) != o.Size {
-		return nil, o, fmt.Errorf("read %s: got %d of %d bytes", key, len(data), o.Size)
-	}
-	return data, o, nil
 }

@@ -67,7 +67,7 @@ func ofStore(a Action) bool {
 	if _, damaged := errors.AsType[*witness.Unreadable](a.Err); damaged || a.Err == nil {
 		return false
 	}
-	if a.Kind == WriteOff || a.Kind == Stop {
+	if a.Kind == WriteOff || a.Kind == Move || a.Kind == Stop {
 		return true // they speak with the store alone
 	}
 	if _, own := errors.AsType[*unbundled](a.Err); own {

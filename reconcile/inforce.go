@@ -9,6 +9,7 @@ import (
 
 	"github.com/headway-run/headway/plan"
 	"github.com/headway-run/headway/runners/record"
+	"github.com/headway-run/headway/runners/witness"
 )
 
 // worksOf lists all works that a pass looks at: the plan's, their inputs, what is in force, what is leaving.
@@ -36,6 +37,9 @@ func (p *pass) live(w plan.Digest) bool {
 	if s == nil {
 		return false
 	}
+	if s.lease.State == witness.Finished {
+		return false // whatever is left of it
+	}
 	o := s.observed(w)
 	// What the store does not answer for is counted as live: a guard must not be lifted by an outage.
 	return o.Live() || o.State == plan.StateUnknown
@@ -45,8 +49,17 @@ func (p *pass) live(w plan.Digest) bool {
 func (p *pass) accept(ctx context.Context) error {
 	force := p.base.force
 	refusals := guard(p.d, force, p.live)
+	broken, warnings := p.rules(ctx, refusals)
+	refusals, p.report.Warnings = append(refusals, broken...), warnings
 	whole := slices.ContainsFunc(refusals, func(r Refusal) bool { return r.Whole })
 	note := noteOf(p.d.Commit, refusals)
+	if p.d.overtaken(force) {
+		// Nothing is wrong with the commit, and nothing is written down: the next pass asks again how the two stand.
+		note, p.report.Next = nil, nextSoon
+		if force != nil {
+			note = force.Refused
+		}
+	}
 	isNew := note != nil && (force == nil || force.Refused == nil || !force.Refused.same(note)) && !p.r.told[p.root].same(note)
 	for i := range refusals {
 		refusals[i].New = isNew
@@ -67,7 +80,7 @@ func (p *pass) accept(ctx context.Context) error {
 		same := *force
 		next = &same
 	}
-	p.report.Accepted = !whole
+	p.report.Accepted, p.costs.changed = !whole, changed
 	if next != nil && (changed || !next.Refused.same(note)) && !p.r.c.Dry {
 		copied := *next
 		copied.Refused = note
@@ -81,6 +94,9 @@ func (p *pass) accept(ctx context.Context) error {
 			p.base = saved
 			p.report.Accepted = p.report.Accepted && saved.force.equal(next)
 			p.report.Next = nextSoon
+			if p.d.Once && changed {
+				p.report.Accepted, p.report.Refusals = false, append(p.report.Refusals, meanwhile(saved.force))
+			}
 		default:
 			p.base = saved
 		}
@@ -126,7 +142,8 @@ func (n *refused) same(o *refused) bool {
 
 // targetsInForce lists what this pass has to see to.
 func (p *pass) targetsInForce(ctx context.Context) {
-	p.byWork = map[plan.Digest]*target{}
+	p.byWork = make(map[plan.Digest]*target, len(p.d.Plan.Jobs))
+	p.targets = make([]*target, 0, len(p.d.Plan.Jobs))
 	add := func(t *target) {
 		if p.byWork[t.work] == nil {
 			p.byWork[t.work] = t
@@ -169,14 +186,25 @@ func (p *pass) targetsInForce(ctx context.Context) {
 		p.report.Commit = force.commit()
 	}
 	p.keepWanted(ctx)
-	slices.SortStableFunc(p.targets, func(a, b *target) int {
-		return cmp.Or(cmp.Compare(b.wish, a.wish), cmp.Compare(b.priority(), a.priority()), cmp.Compare(p.begun(b.work), p.begun(a.work)), cmp.Compare(a.name, b.name))
-	})
+	p.ranked()
+	p.placed()
 	for _, t := range p.targets {
 		if t.job != nil {
 			t.unready = p.r.unready(t.job)
 		}
 	}
+}
+
+// placed puts those first that go first.
+func (p *pass) placed() {
+	for _, t := range p.targets {
+		at := p.r.ranking.places[t.work].rest(t.job, p.world.works[t.work])
+		t.rank, t.length, t.begun = at.rank, at.length, p.begun(t.work)
+	}
+	slices.SortStableFunc(p.targets, func(a, b *target) int {
+		return cmp.Or(cmp.Compare(b.wish, a.wish), cmp.Compare(b.priority(), a.priority()), cmp.Compare(b.rank, a.rank),
+			cmp.Compare(b.length, a.length), cmp.Compare(b.begun, a.begun), cmp.Compare(a.name, b.name))
+	})
 }
 
 // Why a work stays as it is.

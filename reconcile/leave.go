@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/headway-run/headway/plan"
@@ -14,15 +15,21 @@ func leave(a Action, f Facts) Action {
 	l, next := f.Lease, max(f.History.Last, f.Lease.Dispatch)+1
 	live := l.State == witness.Held || f.History.waits()
 	switch {
-	case f.OnDelete == plan.Orphan && l.State == witness.Held:
+	case f.OnDelete == plan.Orphan && l.State == witness.Held && !l.Suspect:
 		return a.none("left the plan; on_delete: orphan lets it finish")
+	case f.OnDelete == plan.Orphan && l.State == witness.Held:
+		// Nobody launches it again; but it must not take a place of its platform for ever.
+		if a = watch(a, f); a.Kind == WriteOff {
+			a.Reason = "left the plan; " + a.Reason
+		}
+		return a
 	case f.OnDelete == plan.Orphan:
 		return a.none("left the plan; nothing of it runs")
 	case !live && (l.Floor >= next || f.History.Last == 0 && l.State == leaseAbsent):
 		return a.none("left the plan, and is stopped")
 	case f.drains() && f.Drained < f.Drain:
 		a.Dispatch = l.Dispatch
-		return a.wait(min(l.Left, f.Drain-f.Drained), fmt.Sprintf("left the plan; attempt %d stops after its next milestone, or in %s if there is none", l.Attempt, f.Drain))
+		return a.wait(min(l.Left, f.Drain-f.Drained), fmt.Sprintf("left the plan; attempt %d"+drainText+"%s if there is none", l.Attempt, f.Drain))
 	case l.Suspect && f.Brake:
 		return a.wait(0, "left the plan; silent, but so is too much else, so nothing is written off")
 	}
@@ -51,20 +58,49 @@ func (f Facts) drains() bool {
 // drainLeast is how long a drain waits at least.
 const drainLeast = 10 * time.Minute
 
+// drainText is in what is said of a drain, and of nothing else.
+const drainText = " stops after its next milestone, or in "
+
+// Drains reports whether a decision is to let a work that runs come to its next milestone and then stop it.
+func (a Action) Drains() bool { return a.Kind == Wait && strings.Contains(a.Reason, drainText) }
+
 // drainFor is how long a drain waits for a milestone: three intervals of the terms that the attempt was launched with.
-// One that never had a milestone, under the terms of a job that states none, may well never have one.
+// One that never had a milestone, under the terms of a job that states none, may well never have one, once it has run for
+// longer than it takes to the first.
 func drainFor(c *record.Claim, rec *witness.Record) time.Duration {
 	if c == nil || rec == nil {
 		return drainLeast
 	}
 	t := c.Terms
-	own := rec.Resume != nil && rec.Resume.Attempt == rec.Attempt
-	if !own && t.MilestoneSteps == 0 && t.WatchIntervalS == 0 && t.MilestoneS == milestoneDefault.Seconds() {
+	if maySaveNone(t, rec) {
+		from := int64(0)
+		if rec.Resume != nil {
+			from = rec.Resume.Step
+		}
+		first := 1.5 * min(max(t.MilestoneS, 0), milestoneMost)
+		if ran := float64(rec.Progress.Step-from) * rec.Lease.StepS; ran > 0 && ran < first {
+			return max(bounded(first), drainLeast).Round(time.Second)
+		}
 		return drainLeast
 	}
 	s := max(t.MilestoneS, float64(t.MilestoneSteps)*rec.Lease.StepS, t.WatchIntervalS)
 	d := time.Duration(min(max(3*s, 0), 7*86400) * float64(time.Second))
 	return max(d, drainLeast).Round(time.Second)
+}
+
+// maySaveNone: nobody states when the job makes milestones, and this attempt has made none.
+func maySaveNone(t record.Terms, rec *witness.Record) bool {
+	own := rec.Resume != nil && rec.Resume.Attempt == rec.Attempt
+	return !own && t.MilestoneSteps == 0 && t.WatchIntervalS == 0 && t.MilestoneAssumed
+}
+
+// haltFor is how long a limit that was crossed waits for a milestone: as a drain does, but what was stated is a bound on
+// money or time, and no advice of ours holds it open for a milestone that may never come.
+func haltFor(c *record.Claim, rec *witness.Record) time.Duration {
+	if c != nil && rec != nil && maySaveNone(c.Terms, rec) {
+		return drainLeast
+	}
+	return drainFor(c, rec)
 }
 
 // moved reports whether the resume pointer is not the one of then.

@@ -98,7 +98,7 @@ func TestDeletedAndAddedAgainWithinALease(t *testing.T) {
 	})
 }
 
-// A drain waits for a milestone that never comes for as long as three of them take, ten minutes at least, and then
+// A drain waits for a milestone that never comes for as long as three of them take, or the first where none is stated, and then
 // frees the slot.
 func TestADrainWithoutMilestonesEnds(t *testing.T) {
 	for _, c := range []struct {
@@ -106,7 +106,7 @@ func TestADrainWithoutMilestonesEnds(t *testing.T) {
 		ms    plan.Milestones
 		after time.Duration
 	}{
-		{"none stated", plan.Milestones{}, 10 * time.Minute},
+		{"none stated", plan.Milestones{}, 67*time.Minute + 30*time.Second}, // half as much again as its first one takes,
 		{"every 20 minutes", plan.Milestones{Every: 20 * time.Minute}, time.Hour},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -161,6 +161,47 @@ func TestALaunchThatComesAfterTheStopCannotStart(t *testing.T) {
 		}
 		if truth[0].Attempt != 0 || truth[0].Live {
 			t.Errorf("the late worker: %+v", truth[0])
+		}
+	})
+}
+
+// A job is removed from the plan while its launch is on its way: it is revoked and released, and stays in what is shown
+// until its platform has closed the machine, however often it answers "not yet".
+func TestARemovedJobWhoseLaunchIsUnderWayIsShownUntilItIsClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, rigConfig{})
+		script, err := sim.ParseScript("launch 1 delay 20s\nrelease 1..3 not_yet")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.sim, err = sim.New(sim.Config{Platform: "here", Slots: 5, Bucket: r.store, Script: script, UntilReleased: true,
+			Model: sim.Model{Start: time.Minute}}); err != nil { // no worker takes the lease before somebody looks
+			t.Fatal(err)
+		}
+		t.Cleanup(r.sim.Close)
+		a, b := job("a"), job("b", steps(100_000, 100_000))
+		rec := r.reconciler(nil)
+		r.pass(rec, r.desired("c1", a))
+		if n := r.sim.Meter(); n.Started != 0 || n.Calls[sim.OpLaunch] != 1 {
+			t.Fatalf("meter %+v: want a launch that is not answered yet", n)
+		}
+		without, pending := r.desired("c2", b), 0
+		r.until(rec, without, time.Hour, func(rep *reconcile.Report) bool {
+			closed := r.sim.Meter().Calls[sim.OpRelease] >= 4
+			_, shown := rep.States[a.Work]
+			if !shown && !closed {
+				t.Fatalf("it is not shown any more after %d releases; on the platform: %+v", r.sim.Meter().Calls[sim.OpRelease], r.sim.Truth())
+			}
+			if n := r.sim.Meter().Calls[sim.OpRelease]; shown && n > 0 && !closed {
+				pending++
+			}
+			return !shown
+		})
+		if l := r.lease(a.Work); l.Attempt != 0 || l.Floor != 2 || pending < 3 {
+			t.Errorf("lease %+v, %d passes with a release that was not closed; want no attempt and floor 2", l, pending)
+		}
+		if m := r.sim.Meter(); m.Calls[sim.OpRelease] != 4 || m.Live != 1 {
+			t.Errorf("meter %+v, want four releases and one machine, of b", m)
 		}
 	})
 }

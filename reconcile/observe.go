@@ -18,36 +18,14 @@ import (
 )
 
 // atOnce bounds how many requests are open at a time.
-const atOnce = 32
+const atOnce = 64
+
+// countable bounds the numbers of a lease that is acted on: a worker writes it, and whoever counts on from them, or up to them,
+// must not overflow.
+const countable = 1 << 53
 
 // getsPerList is how many GETs cost as much as one LIST (s3.md §5.1).
 const getsPerList = 12
-
-// counted counts the requests to a store.
-type counted struct {
-	bucket.Bucket
-	n *atomic.Int64
-}
-
-func (c counted) Get(ctx context.Context, key string, r bucket.Range) (*bucket.Object, error) {
-	c.n.Add(1)
-	return c.Bucket.Get(ctx, key, r)
-}
-
-func (c counted) Put(ctx context.Context, key string, body bucket.Body, cond bucket.Cond) (bucket.Version, error) {
-	c.n.Add(1)
-	return c.Bucket.Put(ctx, key, body, cond)
-}
-
-func (c counted) List(ctx context.Context, prefix, after string, limit int) (*bucket.Page, error) {
-	c.n.Add(1)
-	return c.Bucket.List(ctx, prefix, after, limit)
-}
-
-func (c counted) Delete(ctx context.Context, key string) error {
-	c.n.Add(1)
-	return c.Bucket.Delete(ctx, key)
-}
 
 // look is what is known of one lease.
 type look struct {
@@ -57,6 +35,11 @@ type look struct {
 	err     error  // the store did not answer for it this time
 	silence witness.Silence
 	claim   *record.Claim // of the holder's dispatch
+	// unlisted: a listing lacked it, and it is there: it is asked for by name.
+	unlisted bool
+	clear    bool // finished, and nothing of it is left to release
+	ran      bool // this process has seen it before it was finished
+	result   *arrival
 }
 
 // World is what one look at the store showed.
@@ -79,6 +62,7 @@ type sight struct {
 	claim    *record.Claim // of the holder; nil: not held, or not known
 	job      *plan.Job
 	retries  *int // limits.retries of a job that only the accepted plan names
+	gpus     int  // likewise; 0: none, or not known
 	err      error
 }
 
@@ -91,6 +75,9 @@ func (r *Reconciler) Observe(ctx context.Context, works []plan.Digest, jobs []pl
 		return nil, err
 	}
 	defer r.leave()
+	if len(jobs) > 0 {
+		r.learnNow(ctx) // what a retry was spent for depends on it
+	}
 	w, err := r.observe(ctx, works)
 	if err != nil {
 		return nil, err
@@ -103,22 +90,23 @@ func (r *Reconciler) Observe(ctx context.Context, works []plan.Digest, jobs []pl
 	for _, f := range r.forces { // what was accepted and is not among jobs has a budget too
 		for _, j := range f.force.jobs() {
 			if s := w.works[j.Work]; s != nil && s.job == nil {
-				s.retries = retriesOf(j)
+				s.retries, s.gpus = placedOf(j)
 			}
 		}
 	}
 	return w, nil
 }
 
-// retriesOf is limits.retries of an accepted job; nil: it can't be read.
-func retriesOf(j plan.AcceptedJob) *int {
-	var limits struct {
+// placedOf is limits.retries and gpu.count of an accepted job; nil: they can't be read.
+func placedOf(j plan.AcceptedJob) (retries *int, gpus int) {
+	var placed struct {
 		Retries int `json:"limits.retries"` // left out: 0
+		GPUs    int `json:"gpu.count"`
 	}
-	if err := json.Unmarshal(j.Placement, &limits); err != nil {
-		return nil
+	if err := json.Unmarshal(j.Placement, &placed); err != nil {
+		return nil, 0
 	}
-	return &limits.Retries
+	return &placed.Retries, placed.GPUs
 }
 
 func (r *Reconciler) observe(ctx context.Context, works []plan.Digest) (*World, error) {
@@ -130,11 +118,12 @@ func (r *Reconciler) observe(ctx context.Context, works []plan.Digest) (*World, 
 			continue
 		}
 		wanted[w] = true
-		if l := r.looks[w]; l == nil || l.seen == nil || l.seen.Record.State != witness.Finished {
-			ask = append(ask, w) // finished is terminal: it is not asked about again
+		if l := r.looks[w]; l == nil || l.seen == nil || l.seen.Record.State != witness.Finished || l.err != nil {
+			ask = append(ask, w) // finished is terminal: once that was seen without trouble, it is not asked about again
 		}
 	}
 	r.forget(wanted)
+	r.outlives = r.outlive()
 	var err error
 	if len(ask) <= getsPerList*max(r.pages, 1) {
 		r.getAll(ctx, ask)
@@ -172,51 +161,9 @@ func (r *Reconciler) forget(wanted map[plan.Digest]bool) {
 		}
 	}
 	maps.DeleteFunc(r.leaves, func(w plan.Digest, _ time.Time) bool { return !wanted[w] })
+	maps.DeleteFunc(r.limits, func(w plan.Digest, _ limited) bool { return !wanted[w] })
+	r.forgetClimbs(wanted)
 	maps.DeleteFunc(r.hurdles, func(w plan.Digest, _ *hurdle) bool { return !wanted[w] })
-}
-
-// list looks at all leases by listing them, and gets those that changed while the listing goes on.
-func (r *Reconciler) list(ctx context.Context, ask []plan.Digest) error {
-	want := make(map[string]plan.Digest, len(ask))
-	for _, w := range ask {
-		want[record.WitnessKey(string(w))] = w
-	}
-	get := r.getter(ctx, atOnce)
-	defer get.take()
-	after, pages := "", 0
-	for {
-		p, err := r.b.List(ctx, record.WitnessPrefix, after, 1000)
-		if err != nil {
-			return err
-		}
-		pages++
-		now := time.Now()
-		for _, it := range p.Items {
-			after = it.Key
-			w, wanted := want[it.Key]
-			if !wanted {
-				continue
-			}
-			delete(want, it.Key)
-			if l := r.looks[w]; l != nil && l.version == it.Version && l.err == nil {
-				r.saw(w, l, witness.Sight{Version: it.Version, Modified: it.Modified, Date: p.Date, Now: now})
-			} else {
-				get.works <- w
-			}
-		}
-		if !p.More || len(p.Items) == 0 {
-			break
-		}
-	}
-	r.pages = pages
-	for _, w := range want {
-		if l := r.looks[w]; l == nil || l.seen == nil && l.bad == "" && l.err == nil {
-			r.looks[w] = &look{} // absent; whoever launches asks once more by GET
-		} else {
-			get.works <- w // it vanished from the listing, which a GET has to confirm
-		}
-	}
-	return nil
 }
 
 // getAll looks at leases one by one. What the store does not answer for is kept as an error of that work alone.
@@ -282,7 +229,11 @@ func (r *Reconciler) take(w plan.Digest, seen witness.Seen, now time.Time, err e
 			r.looks[w] = &look{seen: old.seen, bad: fmt.Sprintf("the lease went back from rev %d (attempt %d) to rev %d (attempt %d): it was restored or written by something else; run headway doctor", p.Record.Rev, p.Record.Attempt, rec.Rev, rec.Attempt)}
 			return
 		}
-		l := &look{seen: &seen, version: seen.Version}
+		if max(rec.Rev, rec.Attempt, rec.Dispatch, rec.Floor) > countable {
+			r.looks[w] = &look{seen: old.seen, bad: "the lease has a number that nobody can have counted to: something else wrote it; run headway doctor"}
+			return
+		}
+		l := &look{seen: &seen, version: seen.Version, ran: old.seen != nil && old.seen.Record.State != witness.Finished}
 		if old.seen != nil && old.seen.Record.Dispatch == rec.Dispatch {
 			l.claim = old.claim
 		}
@@ -294,6 +245,7 @@ func (r *Reconciler) take(w plan.Digest, seen witness.Seen, now time.Time, err e
 		r.looks[w] = &look{seen: old.seen, bad: "the lease vanished: it was deleted by something else; run headway doctor"}
 	case errors.Is(err, witness.ErrAbsent):
 		r.looks[w] = &look{}
+		r.silence.Idle(record.WitnessKey(string(w)), now)
 	default:
 		l := *old
 		l.err = err
@@ -305,7 +257,11 @@ func (r *Reconciler) take(w plan.Digest, seen witness.Seen, now time.Time, err e
 func (r *Reconciler) saw(w plan.Digest, l *look, s witness.Sight) {
 	l.err = nil
 	if l.seen == nil || l.seen.Record.State != witness.Held {
-		r.silence.Forget(record.WitnessKey(string(w)))
+		if key := record.WitnessKey(string(w)); l.seen != nil && l.seen.Record.State == witness.Finished {
+			r.silence.Forget(key) // nobody captures it again
+		} else {
+			r.silence.Idle(key, s.Now)
+		}
 		l.silence = witness.Silence{}
 		return
 	}
@@ -339,7 +295,15 @@ func (r *Reconciler) sight(ctx context.Context, w plan.Digest) *sight {
 		s.record = &l.seen.Record
 	}
 	switch s.lease.State {
-	case leaseUnknown, witness.Finished:
+	case leaseUnknown:
+		return s
+	case witness.Finished:
+		if r.outlives {
+			r.owes(ctx, w, l, s)
+		}
+		if s.err == nil {
+			r.arrives(ctx, w, l, s)
+		}
 		return s
 	case witness.Held:
 		if l.claim == nil {
@@ -370,6 +334,9 @@ func (r *Reconciler) sight(ctx context.Context, w plan.Digest) *sight {
 		}
 		if len(p.Items) > 0 {
 			s.lease = Lease{State: leaseUnknown, Text: "there are attempts and no lease: the record was removed; run headway doctor"}
+			if _, err := witness.Read(ctx, r.b, string(w)); !errors.Is(err, witness.ErrAbsent) {
+				l.unlisted, s.lease.Text = true, "its lease is there, and no listing shows it yet: it is asked for by name"
+			}
 		}
 	}
 	return s
@@ -395,6 +362,9 @@ func leaseOf(l *look) Lease {
 		Step: rec.Progress.Step, Resume: rec.Resume, Reason: shown(rec.Reason, 500), Suspect: l.silence.Suspect, Left: max(l.silence.Limit-l.silence.Age, 0)}
 	if rec.Finished != nil {
 		out.Exit = rec.Finished.ExitCode
+	}
+	if l.result != nil {
+		out.Lacks = l.result.lacks
 	}
 	return out
 }
@@ -441,8 +411,13 @@ func (s *sight) observed(w plan.Digest) plan.Observed {
 		o.State = plan.StateAbsent
 	case witness.Held:
 		o.State = plan.StateHeld
-		if rec := s.record; s.job != nil && rec.Lease.StepS > 0 {
-			o.LostGPUHours = float64(max(o.Step-o.MilestoneStep, 0)) * rec.Lease.StepS * float64(s.job.GPU.Count) / 3600
+		gpus := s.gpus
+		if s.job != nil {
+			gpus = s.job.GPU.Count
+		}
+		if rec := s.record; rec.Lease.StepS > 0 {
+			lost := float64(max(o.Step-o.MilestoneStep, 0)) * rec.Lease.StepS
+			o.LostPaid, o.LostGPUHours = s.lostPaid(lost), lost*float64(gpus)/3600
 		}
 		if s.lease.Suspect {
 			o.Reason = "silent for longer than it promised"
@@ -453,6 +428,10 @@ func (s *sight) observed(w plan.Digest) plan.Observed {
 		o.State = plan.StateRevoked
 	case witness.Finished:
 		o.State = plan.StateFinished
+		if why := s.lease.unwhole(); why != "" {
+			o.State, o.Reason = plan.StateUnknown, why
+			return o
+		}
 		if s.lease.Exit != 0 {
 			o.Reason = fmt.Sprintf("with exit code %d", s.lease.Exit)
 		}

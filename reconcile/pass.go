@@ -37,7 +37,9 @@ type target struct {
 	acts     int
 	launched bool
 	last     Action // the newest decision
-	standing Standing
+	// What decides who goes first; see targetsInForce.
+	rank, length float64
+	begun        int
 }
 
 // pass is the state of one pass. It ends in one place: summarize.
@@ -46,17 +48,28 @@ type pass struct {
 	d         *Desired
 	root      string
 	base      stored
+	was       *inForce // in force before this pass
 	world     *World
+	began     time.Time
+	looked    time.Time // when the look began
+	grounds   *grounds  // from the acceptance on
 	platforms map[string]*platform
 	targets   []*target
+	strays    []*order // releases of what no plan names
 	byWork    map[plan.Digest]*target
 	allowed   map[string]bool // suspects that the brake lets be written off, by witness key
 	brake     time.Duration
-	groups    map[string]int // live works of a group
+	groups    map[string]int // live works of a group, and of a label as KEY=VALUE
+	costs     reckonings
 	memo      map[plan.Digest]string
-	patience  time.Duration // that is left for waiting on platforms
+	alike     map[likeness]Action  // of this round
+	appraised map[string]appraised // what platforms are expected to give
+	ends      map[string][]float64 // seconds until works that run are done, by platform
+	queued    map[string]int       // works of this round that wait for a platform
+	patience  time.Duration        // that is left for waiting on platforms
+	beside    *previous            // of a pass that looks at a part: what there is beside that; nil: it looks at everything
 	report    *Report
-	start     int64
+	start     Verbs // requests before it
 }
 
 // Pass looks once at everything that the desired and the accepted plan name, and acts. The error is of the store or
@@ -73,29 +86,48 @@ func (r *Reconciler) Pass(ctx context.Context, d *Desired) (*Report, error) {
 		return nil, err
 	}
 	defer r.leave()
-	p := &pass{r: r, d: d, root: d.Plan.Config.Name, start: r.requests.Load(), patience: cmp.Or(r.c.Patience, passPatience), report: &Report{States: map[plan.Digest]Standing{}}}
+	p := &pass{r: r, d: d, root: d.Plan.Config.Name, began: time.Now(), start: r.requests.verbs(), patience: cmp.Or(r.c.Patience, passPatience), report: &Report{States: map[plan.Digest]Standing{}}}
+	defer p.accounted()
+	defer p.post(ctx)
 	defer p.summarize()
+	defer p.heard()
 	defer func() {
 		if ctx.Err() != nil {
 			r.drain()
 		}
 	}()
 	r.unpack()
+	r.learnNow(ctx)
+	before, early := r.ahead(ctx, d)
+	if before != nil && r.c.Ahead != nil {
+		r.c.Ahead()
+	}
 	if err := p.look(ctx); err != nil {
 		r.storeErrors = true
 		return nil, err
 	}
+	if before != nil {
+		p.was, p.report.Actions, p.report.Errors = before, early.Actions, append(early.Errors, p.report.Errors...)
+	}
 	if err := p.accept(ctx); err != nil {
 		return nil, err
 	}
+	p.grounds = &grounds{key: forceKey(p.root), version: p.base.version, asked: p.looked}
 	p.targetsInForce(ctx)
 	p.refresh(ctx, p.file(ctx))
+	p.reckon(ctx)
 	p.judgeSilence()
 	p.recovered(ctx)
+	p.tally()
+	p.climbers(ctx)
+	p.patrols(ctx)
+	p.drifted()
 	p.rounds(ctx)
+	r.learns(ctx)
 	if err := p.settleLeaving(ctx); err != nil {
 		p.fail(err)
 	}
+	p.leavesBehind(ctx)
 	return p.report, ctx.Err()
 }
 
@@ -103,9 +135,14 @@ func (p *pass) fail(err error) { p.report.Errors = append(p.report.Errors, err) 
 
 // look reads what is in force, the leases and the platforms.
 func (p *pass) look(ctx context.Context) (err error) {
+	p.looked = time.Now()
 	if p.base, err = p.r.loadForce(ctx, p.root); err != nil {
 		return err
 	}
+	p.was = p.base.force
+	p.r.records.unheard = p.unheardOf()
+	p.r.passing = !p.r.c.Dry
+	p.r.firsts.Store(0)
 	if p.world, err = p.r.observe(ctx, worksOf(p.d.Plan, p.base.force)); err != nil {
 		return err
 	}
@@ -113,6 +150,7 @@ func (p *pass) look(ctx context.Context) (err error) {
 		p.fail(e)
 	}
 	p.platforms, err = p.r.platforms(ctx, p.d.Plan.Config.Platforms)
+	guarded(p.platforms, &p.d.Plan.Config.Guard)
 	return err
 }
 
@@ -140,7 +178,8 @@ func (p *pass) judgeSilence() {
 
 // recovered closes the series of a platform whose launches brought no worker, once one of a later claim has come.
 func (p *pass) recovered(ctx context.Context) {
-	for _, pl := range p.platforms {
+	for _, name := range slices.Sorted(maps.Keys(p.platforms)) {
+		pl := p.platforms[name]
 		if pl.park.Class != classNoCapture || pl.park.Series == 0 || p.r.c.Dry {
 			continue
 		}
@@ -171,24 +210,29 @@ func (p *pass) facts(t *target) Facts {
 			f.Drain = drainFor(s.claim, s.record)
 		}
 	}
-	if t.job == nil {
-		return f
+	if p.d != nil && p.d.Demand.names(t.work) {
+		f.Demand = p.d.Demand
+	}
+	if t.job == nil || f.Lease.State == witness.Finished {
+		return f // of what is over nothing more is asked, and in the end most works are
 	}
 	for _, in := range t.job.Inputs {
 		n := Need{Job: in.Job, Work: in.Work}
 		if s := p.world.works[in.Work]; s != nil {
-			n.Finished, n.Exit = s.lease.State == witness.Finished, s.lease.Exit
+			n.Finished, n.Exit, n.Failed = s.lease.State == witness.Finished && s.lease.Lacks == "", s.lease.Exit, s.lease.unwhole()
 		}
-		if !n.Finished {
+		if !n.Finished && n.Failed == "" {
 			n.Failed, n.Suspended = p.stuck(in.Work), p.suspended(in.Work)
 		}
 		f.Inputs = append(f.Inputs, n)
 	}
-	f.Rungs = rungs(t.job, p.platforms)
-	f.Unready, f.Hurdle = t.unready, p.r.hurdleOf(t.work)
-	if n := t.job.Limits.Parallel; n > 0 && p.groups[t.job.Group] >= n {
-		f.Crowded = fmt.Sprintf("limits.parallel: %s of group %s at once", count(n, "work", "works"), t.job.Group)
+	f.Rungs = barred(rungs(t.job, p.platforms), f.History)
+	if s := p.world.works[t.work]; s != nil {
+		f.On, f.Climb = s.platform, p.r.climbs[t.work]
 	}
+	p.appraise(&f)
+	f.Unready, f.Hurdle = t.unready, p.r.hurdleOf(t.work)
+	f.Crowded, f.Over = p.crowded(t.job), p.over(t)
 	return f
 }
 
@@ -199,7 +243,7 @@ func (p *pass) stuck(w plan.Digest) string {
 	}
 	p.memo[w] = ""
 	if t := p.byWork[w]; t != nil {
-		if a := Decide(p.facts(t)); a.Kind == Fail || a.Kind == Blocked && t.blockedByInput(a) {
+		if a := Decide(p.facts(t)); a.Kind == Fail || byLimit(a) || a.Kind == Blocked && (t.blockedByInput(a) || notWhole(a.Reason)) {
 			p.memo[w] = a.Reason
 		}
 	}
@@ -214,64 +258,27 @@ func (p *pass) suspended(w plan.Digest) bool {
 
 func (t *target) blockedByInput(a Action) bool { return strings.HasPrefix(a.Reason, "needs ") }
 
-// tally counts what runs or is on its way, from the store alone.
-func (p *pass) tally() {
-	p.groups, p.memo = map[string]int{}, map[plan.Digest]string{}
-	for _, pl := range p.platforms {
-		pl.live, pl.batch, pl.releasing = 0, 0, 0
-	}
-	for k, f := range p.r.flights {
-		if pl := p.platforms[f.a.Platform]; pl != nil && k.kind == Launch {
-			pl.batch++
-		} else if pl != nil {
-			pl.releasing++
-		}
-	}
-	for w, s := range p.world.works {
-		name := ""
-		switch s.lease.State {
-		case witness.Held:
-			name = s.platform
-		case witness.Finished, leaseUnknown:
-			continue
-		default:
-			if f := p.r.flights[flightKey{Launch, w, 0}]; f != nil {
-				name = f.a.Platform // not claimed yet, perhaps
-			}
-			for _, d := range s.history.Dispatches {
-				if d.inFlight(s.lease.Floor) {
-					name = d.Platform
-				}
-			}
-		}
-		if s.lease.State != witness.Held && name == "" {
-			continue
-		}
-		if pl := p.platforms[name]; pl != nil {
-			pl.live++
-		}
-		if t := p.byWork[w]; t != nil && t.job != nil {
-			p.groups[t.job.Group]++
-		}
-	}
-}
-
 // rounds is the queue: every work is decided, what is to be done is done side by side, and what changed is looked at
 // and decided again, until nothing is left to do.
 func (p *pass) rounds(ctx context.Context) {
 	queue := p.targets
-	for len(queue) > 0 && ctx.Err() == nil {
+	for round := 0; len(queue)+len(p.strays) > 0 && ctx.Err() == nil; round++ {
 		p.tally()
-		var todo []*order
+		todo := p.strays
+		p.strays = nil
 		var again []*target
 		for _, t := range queue {
+			if round > 0 && len(todo) > 0 && p.later(t) {
+				again = append(again, t)
+				continue
+			}
 			orders := p.decide(t)
 			todo = append(todo, orders...)
-			if len(orders) > 0 || t.last.Kind == Wait && strings.HasSuffix(t.last.Reason, paceText) {
+			if len(orders) > 0 || t.last.Kind == Wait && strings.Contains(t.last.Reason, paceText) {
 				again = append(again, t)
 			}
 		}
-		if len(todo) == 0 || p.r.c.Dry {
+		if todo = p.crews(todo); len(todo) == 0 || p.r.c.Dry {
 			return
 		}
 		p.refresh(ctx, p.act(ctx, todo))
@@ -292,9 +299,17 @@ func (p *pass) decide(t *target) []*order {
 	if p.underWay(t) {
 		return nil
 	}
-	f := p.facts(t)
-	t.last = Decide(f)
-	if t.acts >= actsPerPass {
+	var f Facts
+	if a, ok := p.waits(t); ok {
+		t.last = a
+	} else {
+		f = p.facts(t)
+		p.hand(t)
+		t.last = Decide(f)
+		p.serves(t)
+	}
+	p.queues(t.last)
+	if t.acts >= actsPerPass || p.d.Demand != nil && !p.d.Demand.names(t.work) {
 		return nil
 	}
 	// What is still held at a platform for us is released before the next launch, which may need its place.
@@ -323,14 +338,17 @@ func (p *pass) decide(t *target) []*order {
 			t.last = Action{Work: t.work, Job: t.name}.wait(nextSoon, "launched in this pass already: "+t.last.Reason)
 			break
 		}
-		pl := p.platforms[t.last.Platform]
-		pl.live++
-		pl.batch++
-		p.groups[t.job.Group]++
+		p.platforms[t.last.Platform].ask(t.job)
+		p.occupies(t.job)
 		out = append(out, &order{t: t, a: t.last, history: f.History})
+	case Move:
+		p.platforms[t.last.Climb].ask(t.job) // nobody else of this round takes its place
+		out = append(out, &order{t: t, a: t.last})
 	case WriteOff, Stop:
 		out = append(out, &order{t: t, a: t.last})
-	case None, Wait, Blocked, Fail, Release:
+	case Fail:
+		p.r.records.givenUp(t.work)
+	case None, Wait, Blocked, Release:
 	}
 	return p.ordered(t, out)
 }
@@ -340,8 +358,10 @@ func (p *pass) ordered(t *target, out []*order) []*order {
 	return out
 }
 
-// refresh looks again at the works that were acted on.
+// refresh looks again at the works that were acted on. One that this pass does not look at has left what is in force
+// while its call was under way: another process has settled it.
 func (p *pass) refresh(ctx context.Context, done []*order) {
+	done = slices.DeleteFunc(slices.Clone(done), func(o *order) bool { return p.world.works[o.t.work] == nil })
 	if len(done) == 0 {
 		return
 	}
@@ -350,7 +370,7 @@ func (p *pass) refresh(ctx context.Context, done []*order) {
 		if o.a.Kind != Release {
 			changed[o.t.work] = true
 		}
-		if o.a.Kind == WriteOff || o.a.Kind == Stop {
+		if o.a.Kind == WriteOff || o.a.Kind == Move || o.a.Kind == Stop {
 			p.r.records.spoil(o.t.work)
 		}
 	}
@@ -395,14 +415,13 @@ func (t *target) gone(s *sight) bool {
 	case witness.Held, leaseUnknown:
 		return false
 	}
-	return true
+	return !s.history.waits() // an orphan's launch may bring a worker yet, or has to be released if it does not
 }
 
 // summarize is where every pass ends: the state of each work, its line in the log when it changed, and when to look
 // again.
 func (p *pass) summarize() {
 	rep := p.report
-	rep.Requests = p.r.requests.Load() - p.start
 	next := nextLate
 	sooner := func(d time.Duration) {
 		if d > 0 {
@@ -410,24 +429,32 @@ func (p *pass) summarize() {
 		}
 	}
 	sooner(rep.Next)
+	taken, filled := p.waiting() // before the decisions are added to what was done
+	sooner(p.r.turn.next(time.Now(), taken, filled, time.Since(p.looked)))
 	sooner(p.brake)
 	if len(rep.Errors) > 0 {
 		sooner(5 * time.Second)
 	}
+	rep.Actions, rep.States = slices.Grow(rep.Actions, len(p.targets)), make(map[plan.Digest]Standing, len(p.targets))
 	for _, t := range p.targets {
 		s := p.world.works[t.work]
 		rep.Actions = append(rep.Actions, t.last)
-		t.standing = standingOf(t.last, s, t.work)
-		rep.States[t.work] = t.standing
+		standing := standingOf(t.last, s, t.work)
+		standing.Job = t.name
+		rep.States[t.work] = standing
 		sooner(t.last.Until)
-		if t.standing.State == plan.StateClaimed {
+		if standing.State == plan.StateClaimed {
 			sooner(nextBusy)
 		}
 		if s != nil && s.lease.State == witness.Held {
 			// Half a lease without a look counts as blindness and costs grace: look three times in one.
 			sooner(s.silence.Limit / 3)
 		}
-		p.r.say(t)
+		p.r.say(t, standing)
+	}
+	rep.Platforms, rep.Releasing = platformStates(p.platforms), p.r.releasing()
+	if p.world != nil {
+		rep.Owed = p.owing()
 	}
 	p.unfollowed()
 	sooner(p.r.nextAsk())
@@ -437,28 +464,23 @@ func (p *pass) summarize() {
 	rep.Next = max(next, nextSoon)
 }
 
-// standingOf is a work's state as one word and one sentence.
-func standingOf(a Action, s *sight, w plan.Digest) Standing {
-	out := Standing{State: plan.StateUnknown, Reason: a.Reason}
-	if s != nil {
-		out.State = s.observed(w).State
-	}
-	if a.Kind == Fail {
-		out.State = plan.StateFailed
-	}
-	return out
+// spoken is a decision as it was logged.
+type spoken struct {
+	kind   Kind
+	reason string
 }
 
 // say logs where a work stands, when that is news.
-func (r *Reconciler) say(t *target) {
-	line := string(t.last.Kind) + " " + t.last.Reason
-	if r.said[t.work] == line {
+func (r *Reconciler) say(t *target, s Standing) {
+	if line := (spoken{t.last.Kind, t.last.Reason}); r.said[t.work] != line {
+		r.said[t.work] = line
+	} else {
 		return
 	}
-	r.said[t.work] = line
 	say := r.c.Log.Debug
 	if t.last.Kind == Fail || t.last.Kind == Blocked {
 		say = r.c.Log.Warn
 	}
-	say("decided", "job", t.name, "work", t.work.Short(), "action", string(t.last.Kind), "reason", t.last.Reason)
+	say("decided", "job", t.name, "work", t.work.Short(), "action", string(t.last.Kind), "reason", t.last.Reason, "state", s.State,
+		"attempt", s.Attempt, "dispatch", s.Dispatch, "platform", s.Platform)
 }

@@ -21,8 +21,9 @@ import (
 type park struct {
 	Protocol int     `json:"protocol"`
 	Platform string  `json:"platform"`
-	Write    string  `json:"write"`  // random, fresh on every write
-	Series   int     `json:"series"` // failures in a row; 0: all is well
+	Write    string  `json:"write"`           // random, fresh on every write
+	Series   int     `json:"series"`          // failures in a row; 0: all is well
+	Spell    string  `json:"spell,omitempty"` // Write of the series' first record: names the series, whoever sees it when
 	Class    string  `json:"class,omitempty"`
 	ParkS    float64 `json:"park_s,omitempty"` // seconds from this write on
 	Fatal    bool    `json:"fatal,omitempty"`  // until a person looks
@@ -37,12 +38,20 @@ type platform struct {
 	runner    runners.Runner
 	park      park
 	version   bucket.Version
-	rest      time.Duration // how long it is still parked
-	since     time.Duration // age of the record
-	live      int           // launches that are running or on their way
-	batch     int           // launches decided in this round
-	releasing int           // releases that are under way
-	unpaced   bool          // a dry pass has but one round
+	rest      time.Duration        // how long it is still parked
+	since     time.Duration        // age of the record
+	capacity  int                  // jobs that one launch carries
+	live      int                  // launches that are running or on their way: what slots are counted in
+	batch     int                  // launches that are under way
+	asked     map[string]int       // places of launches that are to start there, by askedFor, as decided in this round
+	flying    int                  // launches of earlier passes, which are not answered yet
+	releasing int                  // releases that are under way
+	sorts     map[*plan.Job]sorted // of ranking
+	unpaced   bool                 // a dry pass has but one round
+	price     *record.Price        // of a launch, as its runner says; nil: it does not
+	quota     *runners.Quota       // likewise
+	guard     plan.Money           // guard.price, where it refuses; zero: none
+	lessons   *lessons             // what was learnt of it; made when it is first needed
 }
 
 // batchSize is how many launches one round hands to a platform that is well: enough to fill it quickly, few enough
@@ -62,8 +71,14 @@ func configDigest(p plan.Platform) string {
 // platforms reads the state of all configured platforms: one listing, and a GET for each record that changed.
 func (r *Reconciler) platforms(ctx context.Context, conf map[string]plan.Platform) (map[string]*platform, error) {
 	out := make(map[string]*platform, len(conf))
+	if r.ranking.sorts == nil {
+		r.ranking.sorts = map[*plan.Job]sorted{}
+	}
 	for name, c := range conf {
-		out[name] = &platform{conf: c, runner: r.c.Runners[name], unpaced: r.c.Dry}
+		out[name] = &platform{conf: c, runner: r.c.Runners[name], capacity: 1, sorts: r.ranking.sorts, unpaced: r.c.Dry}
+		if out[name].runner != nil {
+			out[name].capacity = runners.AskCapacity(out[name].runner)
+		}
 	}
 	after := ""
 	for {
@@ -82,6 +97,7 @@ func (r *Reconciler) platforms(ctx context.Context, conf map[string]plan.Platfor
 			}
 		}
 		if !p.More || len(p.Items) == 0 {
+			r.prices(ctx, out)
 			return out, nil
 		}
 	}
@@ -174,6 +190,9 @@ func verdict(old park, conf plan.Platform, err error, at string, now time.Time) 
 	}
 	p := park{Protocol: record.Protocol, Platform: conf.Name, Write: record.Nonce(), Series: old.Series + 1, Class: class,
 		Text: shown(err.Error(), 300), Time: now.UTC().Format(time.RFC3339)}
+	if p.Spell = old.Spell; old.Series == 0 || p.Spell == "" {
+		p.Spell = p.Write
+	}
 	if rule.Platform == EffectFatal {
 		p.Fatal, p.Config = true, configDigest(conf)
 		return p, true
@@ -204,15 +223,18 @@ func rungs(job *plan.Job, platforms map[string]*platform) []Rung {
 			r.Refused = "no platform of this name is configured"
 		case pl.runner == nil:
 			r.Refused = fmt.Sprintf("this program has no runner %q for it", pl.conf.Runner)
-		case !takes(pl.runner, job.Kind):
-			r.Refused = fmt.Sprintf("it takes no jobs of kind %s", job.Kind)
+		case pl.refuses(job.Kind) != "":
+			r.Refused = pl.refuses(job.Kind)
 		case pl.park.Fatal && pl.park.Config == configDigest(pl.conf):
-			r.Fatal = fmt.Sprintf("its answers made no sense, so it is left alone until its configuration changes or %s is removed: %s", record.PlatformKey(name), pl.park.Text)
+			r.Fatal = fmt.Sprintf("its answers made no sense, so it is left alone until its configuration changes or a person says so (headway reopen %s): %s", name, pl.park.Text)
 		case pl.rest > 0:
-			r.Parked, r.Why = pl.rest, fmt.Sprintf("parked: %s", pl.park.Text)
+			r.Parked, r.Why, r.Waited = pl.rest, pl.park.Text, pl.park.guessed(pl.rest)
 		default:
-			r.Full = pl.full()
+			r.Full = pl.full(job)
+			r.Soon = r.Full == paceText && pl.flying == 0
+			r.Doubt = pl.park.doubt(pl.since)
 		}
+		pl.priced(&r, job)
 		out = append(out, r)
 	}
 	return out
@@ -221,22 +243,30 @@ func rungs(job *plan.Job, platforms map[string]*platform) []Rung {
 // paceText marks a rung that is full only for this round.
 const paceText = "launches go out in batches"
 
-// full says why no launch fits now, or "".
-func (pl *platform) full() string {
-	if n := pl.conf.Slots; n > 0 && pl.live >= n {
-		return fmt.Sprintf("all %s taken", count(n, "slot is", "slots are"))
+// takenText marks one whose places are all taken: one, or more.
+const takenText, takenTexts = "slot is taken", "slots are taken"
+
+// full says why no launch of a job fits now, or "".
+func (pl *platform) full(job *plan.Job) string {
+	class, places := pl.askedFor(job)
+	more := (pl.asked[class] + places + pl.capacity - 1) / pl.capacity // launches of this round, with this job, if all fit
+	if n := pl.conf.Slots; n > 0 && pl.live+more > n {
+		return "all " + count(n, takenText, takenTexts)
 	}
-	limit := batchSize
-	if pl.park.Series > 0 {
-		limit = 1
-	}
-	if pl.batch >= limit && !pl.unpaced {
+	if more > pl.room() {
 		return paceText
 	}
 	return ""
 }
 
-func takes(r runners.Runner, kind string) bool {
-	kinds := r.JobKinds()
-	return len(kinds) == 0 || slices.Contains(kinds, kind)
+// refuses says why a platform takes no jobs of a kind, or "". A runner that panics at the question takes none.
+func (pl *platform) refuses(kind string) string {
+	kinds, err := runners.AskKinds(pl.runner, pl.conf.Name)
+	switch {
+	case err != nil:
+		return shown(err.Error(), 300)
+	case len(kinds) > 0 && !slices.Contains(kinds, kind):
+		return fmt.Sprintf("it takes no jobs of kind %s", kind)
+	}
+	return ""
 }

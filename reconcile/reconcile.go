@@ -11,11 +11,14 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/headway-run/headway/plan"
+	"github.com/headway-run/headway/reconcile/goodput"
+	"github.com/headway-run/headway/reconcile/ladder"
 	"github.com/headway-run/headway/runners"
 	"github.com/headway-run/headway/runners/bucket"
 	"github.com/headway-run/headway/runners/witness"
@@ -41,6 +44,11 @@ type Config struct {
 	// Patience is how long one pass waits for the answers of platforms at most; 0: 20 s, and 5 s for each round of calls.
 	// What takes longer goes on by itself, and a later pass reports it. Whoever makes a single pass sets it high.
 	Patience time.Duration
+	// Board makes Pass leave a Board in the store, at most every ten seconds, for verbs that only look.
+	Board bool
+	// Ahead is called in Pass, once what a commit changed was acted on and before everything else is looked at; nil: nobody waits
+	// for it.
+	Ahead func()
 	// Dry makes Pass decide and report, and write nothing: neither to the store nor to a platform.
 	Dry bool
 }
@@ -57,14 +65,43 @@ type Desired struct {
 	// AllowStops is the trailer "Allow-Stops: <n>" of the commit; -1: none. AllowEmpty is "Allow-Empty: yes".
 	AllowStops int
 	AllowEmpty bool
+	// AllowReplace is "Allow-Replace: JOB, JOB", jobs or groups that may be replaced however long they have run; a number
+	// alone is how many exactly.
+	AllowReplace []string
+	// Approved asks which of these jobs may be replaced by other means than the message, such as a label of the pull request that
+	// replaces them; nil: nobody can be asked. It is asked of what guard.replace_after holds back, in each pass that it does.
+	Approved func(ctx context.Context, jobs []string) []string
+	// Branch is where the commit was read from; "": that is not known.
+	Branch string
+	// Warnings are those of whoever read the commit; they are handed through to the report.
+	Warnings []plan.Problem
 	// Refusals are those of whoever read the commit: rewritten history, a branch that went back or vanished. Any of
 	// them keeps the whole of the last accepted plan.
 	Refusals []Refusal
+	// Over is the commit that was in force when Refusals were made, "" if none was; nil: it was not asked. A pass that finds
+	// another one in force follows nothing of this plan: what is newer by now is for its caller to find out.
+	Over *string
+	// Once: Over has to be in force still when this plan is written down over it. Of several that do so for the same plan one
+	// has its way, and the others follow nothing of it.
+	Once bool
+	// Demand restricts the pass to launches that a person asks for; nil: everything is done that there is to do.
+	Demand *Demand
 }
+
+// Demand is a person's wish that works be launched now, each once. It overrules pauses (a backoff, a platform's park, what the
+// ladder would wait for) and spent retries, and nothing else: what is finished, held, on its way, suspended, failing alike
+// again or over a limit on time and money stays so.
+type Demand struct {
+	Works    []plan.Digest
+	Platform string // of their ladders; "": as the ladder says
+}
+
+// names reports whether a work's launch is asked for.
+func (d *Demand) names(w plan.Digest) bool { return d != nil && slices.Contains(d.Works, w) }
 
 // Refusal says why a commit is not followed, one sentence for people. Code is stable.
 type Refusal struct {
-	Code string `json:"code"` // EmptyPlan, TooManyStops, NotFresh, NotComplete, PlanErrors, …, or the repository's own
+	Code string `json:"code"` // EmptyPlan, TooManyStops, NotFresh, NotComplete, PlanErrors, Overtaken, …, or the repository's own
 	Text string `json:"text"`
 	Hint string `json:"hint,omitempty"`
 	// Whole: nothing of the commit is followed. Otherwise its starts and updates are, and only its stops wait.
@@ -82,6 +119,7 @@ const (
 	Blocked  Kind = "blocked"   // an input failed, or no platform can take it: waits for a person
 	Launch   Kind = "launch"    // claim dispatch number Dispatch on Platform, then call
 	WriteOff Kind = "write_off" // revoke the lease version that was judged silent
+	Move     Kind = "move"      // revoke the lease version that was seen, right behind a milestone: a better rung takes the work
 	Stop     Kind = "stop"      // revoke, and raise the floor: it left the plan
 	Release  Kind = "release"   // end what a receipt names at its platform
 	Fail     Kind = "fail"      // given up for good; recomputed from the records, written nowhere
@@ -89,18 +127,22 @@ const (
 
 // Action is one decision about one work, and what became of it.
 type Action struct {
-	Kind     Kind           `json:"kind"`
-	Work     plan.Digest    `json:"work"`
-	Job      string         `json:"job,omitempty"`
-	Platform string         `json:"platform,omitempty"`
-	Dispatch int64          `json:"dispatch,omitempty"` // Launch, Release: its number
-	Version  bucket.Version `json:"-"`                  // WriteOff, Stop: the witness version that was judged
-	Floor    int64          `json:"floor,omitempty"`    // Stop: the floor to raise to
-	Until    time.Duration  `json:"until_ns,omitempty"` // Wait, Blocked: how long from now at most; 0: no bound is known
-	Reason   string         `json:"reason"`             // one sentence
-	Done     bool           `json:"done"`               // it was carried out in this pass
-	Result   string         `json:"result,omitempty"`   // what came of it, one sentence
-	Err      error          `json:"-"`
+	Kind     Kind             `json:"kind"`
+	Work     plan.Digest      `json:"work"`
+	Job      string           `json:"job,omitempty"`
+	Platform string           `json:"platform,omitempty"`
+	Dispatch int64            `json:"dispatch,omitempty"` // Launch, Release: its number
+	Version  bucket.Version   `json:"-"`                  // WriteOff, Stop: the witness version that was judged
+	Floor    int64            `json:"floor,omitempty"`    // Stop: the floor to raise to
+	Until    time.Duration    `json:"until_ns,omitempty"` // Wait, Blocked: how long from now at most; 0: no bound is known. Release: how long it has time
+	Reason   string           `json:"reason"`             // one sentence
+	Done     bool             `json:"done"`               // it was carried out in this pass
+	Result   string           `json:"result,omitempty"`   // what came of it, one sentence
+	Err      error            `json:"-"`
+	Spent    int64            `json:"-"`               // Launch: retries that this claim counts and the one before did not
+	Rungs    []ladder.Verdict `json:"rungs,omitempty"` // of a launch that is due: where it would go now, and why not on the rungs above
+	Climb    string           `json:"climb,omitempty"` // the better rung for which it leaves behind its next milestone
+	Ending   bool             `json:"-"`               // a platform has promised an end of an earlier dispatch and not confirmed it; Reason says which
 }
 
 // Report is the outcome of one pass.
@@ -110,22 +152,35 @@ type Report struct {
 	Actions  []Action                 // one or more per work: the last one per work says where it stands
 	States   map[plan.Digest]Standing // of every work that was looked at
 	Refusals []Refusal
-	Errors   []error       // what failed in this pass; the next one tries again
-	Next     time.Duration // when to look again, if nothing wakes the loop before
-	Requests int64         // store requests of the pass
+	Warnings []plan.Problem // Desired.Warnings, and rules of guard that only warn: these with the pass that accepts the commit, and before it
+	Orphans  []Orphan       // what platforms run for us and nothing explains, as two looks in a row have shown
+	Drift    []plan.Drift   // what is otherwise than the accepted plan says, and no commit asks for; sorted by job
+	Errors   []error        // what failed in this pass; the next one tries again
+	Next     time.Duration  // when to look again, if nothing wakes the loop before
+	Requests int64          // store requests of the pass
+	Verbs    Verbs          // the same, by verb
+
+	Platforms []PlatformState // every configured platform, by name
+	Releasing int             // dispatches that a platform is still asked to end
+	Owed      int             // of these: their workers have left, they are paid for until then, and no end is promised
 }
 
 // Standing is where a work stands after a pass, as one word of plan's and one sentence.
 type Standing struct {
-	State  string // plan.StateHeld, plan.StateFinished, …
-	Reason string
+	State    string // plan.StateHeld, plan.StateFinished, …
+	Reason   string
+	Job      string
+	Attempt  int64  // newest; 0: none
+	Dispatch int64  // newest; 0: none
+	Platform string // of the newest dispatch; "": not known
+	Final    Kind   // Fail or Blocked: no later pass goes on with it by itself; else ""
 }
 
 // Reconciler reconciles plans with one store. Its methods may be called from any goroutine; they run one at a time.
 type Reconciler struct {
 	c        Config
 	b        bucket.Bucket // counts
-	requests atomic.Int64
+	requests meter
 	gate     chan struct{} // holds one token while a method runs; what follows belongs to whoever has it
 
 	looks   map[plan.Digest]*look
@@ -136,8 +191,11 @@ type Reconciler struct {
 	parks   map[string]parkSeen
 	forces  map[string]stored
 	told    map[string]*refused    // by root: the refusal that was said last
-	said    map[plan.Digest]string // the decision that was logged last
+	said    map[plan.Digest]spoken // the decision that was logged last
 	current accepting
+	last    previous
+	ranking ranking
+	turn    turnover
 	jobs    map[plan.Digest]asked     // of the accepted plan
 	leaves  map[plan.Digest]time.Time // since when a work was seen to leave
 	loaded  map[string]*plan.Plan     // by commit; nil: it could not be read
@@ -148,10 +206,21 @@ type Reconciler struct {
 	sore        map[plan.Digest]int
 
 	hurdles map[plan.Digest]*hurdle
+	climbs  map[plan.Digest]*Climb
+	limits  map[plan.Digest]limited
+	offers  map[string]offers // by platform
 
-	asks    map[askKey]*ask
-	flights map[flightKey]*flight
-	landed  []*order // over, and not filed yet
+	learner learner
+	book    *goodput.Book // what ended dispatches of all platforms taught; never nil; see learn.go
+
+	asks     map[askKey]*ask
+	flights  map[flightKey]*flight
+	landed   []*order     // over, and not filed yet
+	passing  bool         // a pass that acts is looking: results are looked for
+	firsts   atomic.Int64 // of this look: see firstSights
+	outlives bool         // a machine of some platform may be paid for once the worker that was heard of has left
+	posted   posted       // the board
+	patrol   patrol
 
 	mu       sync.Mutex // guards what follows while acts run side by side
 	packings map[string]*packing
@@ -182,11 +251,13 @@ func New(c Config) (*Reconciler, error) {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	r := &Reconciler{c: c, gate: make(chan struct{}, 1), looks: map[plan.Digest]*look{}, parks: map[string]parkSeen{},
-		forces: map[string]stored{}, told: map[string]*refused{}, said: map[plan.Digest]string{},
+		forces: map[string]stored{}, told: map[string]*refused{}, said: map[plan.Digest]spoken{},
 		jobs: map[plan.Digest]asked{}, loaded: map[string]*plan.Plan{}, asks: map[askKey]*ask{},
-		sour: map[plan.Digest]bool{}, sore: map[plan.Digest]int{}, leaves: map[plan.Digest]time.Time{}, hurdles: map[plan.Digest]*hurdle{}, flights: map[flightKey]*flight{}, packings: map[string]*packing{}}
+		sour: map[plan.Digest]bool{}, sore: map[plan.Digest]int{}, leaves: map[plan.Digest]time.Time{}, hurdles: map[plan.Digest]*hurdle{}, climbs: map[plan.Digest]*Climb{}, limits: map[plan.Digest]limited{}, offers: map[string]offers{}, flights: map[flightKey]*flight{}, packings: map[string]*packing{}}
+	r.book = &goodput.Book{}
+	r.learner.start(c.Bucket, c.Dry)
 	r.b = counted{c.Bucket, &r.requests}
-	r.records.b = r.b
+	r.records.b, r.records.book, r.records.blind = r.b, r.book, blindOf(c.Runners)
 	return r, nil
 }
 
@@ -194,6 +265,7 @@ func New(c Config) (*Reconciler, error) {
 func (r *Reconciler) enter(ctx context.Context) error {
 	select {
 	case r.gate <- struct{}{}:
+		r.passing = false // until a look of a pass says so
 		r.collect()
 		return nil
 	case <-ctx.Done():
@@ -220,7 +292,15 @@ func (r *Reconciler) Check(ctx context.Context, d *Desired) ([]Refusal, error) {
 	if p.world, err = r.observe(ctx, worksOf(d.Plan, p.base.force)); err != nil {
 		return nil, err
 	}
-	return guard(d, p.base.force, p.live), nil
+	if money(&d.Plan.Config.Guard) {
+		if p.platforms, err = r.platforms(ctx, d.Plan.Config.Platforms); err != nil {
+			return nil, err
+		}
+	}
+	p.report = &Report{}
+	refusals := guard(d, p.base.force, p.live)
+	broken, _ := p.rules(ctx, refusals)
+	return append(refusals, broken...), nil
 }
 
 // remember keeps the jobs that are in force, for the time when a later commit is refused or has errors.

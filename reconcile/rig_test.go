@@ -26,7 +26,7 @@ import (
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if f := flag.Lookup("rapid.checks"); f != nil && f.Value.String() == f.DefValue {
-		_ = f.Value.Set("5000")
+		_ = f.Value.Set(cases)
 	}
 	goleak.VerifyTestMain(m)
 }
@@ -41,10 +41,11 @@ type rig struct {
 }
 
 type rigConfig struct {
-	slots  int
-	script string
-	model  sim.Model
-	store  bucket.Bucket // what the workers use; nil: the rig's own
+	slots    int
+	capacity int // jobs of one launch
+	script   string
+	model    sim.Model
+	store    bucket.Bucket // what the workers use; nil: the rig's own
 }
 
 func newRig(t *testing.T, c rigConfig) *rig {
@@ -58,7 +59,7 @@ func newRig(t *testing.T, c rigConfig) *rig {
 		c.store = r.store
 	}
 	c.slots = max(c.slots, 1)
-	if r.sim, err = sim.New(sim.Config{Platform: "here", Slots: c.slots, Bucket: c.store, Model: c.model, Script: script, Price: 1}); err != nil {
+	if r.sim, err = sim.New(sim.Config{Platform: "here", Slots: c.slots, Capacity: c.capacity, Bucket: c.store, Model: c.model, Script: script, Price: 1}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.sim.Close)
@@ -198,7 +199,7 @@ func (r *rig) claims(w plan.Digest) int {
 
 func (r *rig) explain(rec *reconcile.Reconciler, j plan.Job) *reconcile.Explanation {
 	r.t.Helper()
-	e, err := rec.Explain(r.t.Context(), &j, r.conf.Platforms)
+	e, err := rec.Explain(r.t.Context(), &j, &r.conf)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -9,6 +9,8 @@ import (
 
 	"github.com/headway-run/headway/plan"
 	"github.com/headway-run/headway/reconcile"
+	"github.com/headway-run/headway/runners/gc"
+	"github.com/headway-run/headway/runners/record"
 	"github.com/headway-run/headway/runners/sim"
 )
 
@@ -37,6 +39,34 @@ func TestKilledWorkIsResumedAndFinishes(t *testing.T) {
 		}
 		if f := r.sim.Meter().Fired[sim.Die]; f != 1 {
 			t.Fatalf("the fault struck %d times", f)
+		}
+	})
+}
+
+// A finished work that was tidied up, and then loses its lease, is not taken for a new one.
+func TestTidiedWorkWithoutItsLeaseIsNotNew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, rigConfig{script: "worker 1 die 17\nworker 2 die 47\nworker 3 die 77"})
+		j := job("a")
+		d := r.desired("c1", j)
+		r.until(r.reconciler(nil), d, time.Hour, allFinished)
+		<-time.After(100 * 24 * time.Hour)
+		rep, err := gc.Run(t.Context(), r.store, gc.Options{Finished: 24 * time.Hour, Apply: true})
+		if err != nil || r.claims(j.Work) != 2 {
+			t.Fatalf("%d claims left of 4, %v: %+v", r.claims(j.Work), err, rep)
+		}
+		if err := r.store.Delete(t.Context(), record.WitnessKey(string(j.Work))); err != nil {
+			t.Fatal(err)
+		}
+		launched, rec := r.sim.Meter().Started, r.reconciler(nil)
+		for range 3 {
+			if rep := r.pass(rec, d); rep.States[j.Work].State != plan.StateUnknown {
+				t.Errorf("the work is %+v, want unknown", rep.States[j.Work])
+			}
+			<-time.After(time.Hour)
+		}
+		if n := r.sim.Meter().Started; n != launched {
+			t.Errorf("%d launches of a finished work", n-launched)
 		}
 	})
 }

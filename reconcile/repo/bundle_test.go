@@ -221,6 +221,8 @@ func TestTrailers(t *testing.T) {
 		"s\n\nbody\n\nAllow-Empty: yes\nX-Y: z\n\n":                       {AllowStops: -1, AllowEmpty: true},
 		"s\n\nAllow-Stops: 3\n\nlast paragraph":                           {AllowStops: -1},
 		"s\n\nplease\nAllow-Stops: 3":                                     {AllowStops: -1},
+		"s\n\nAllow-Replace: a, b-seed=1 ,c":                              {AllowStops: -1, AllowReplace: []string{"a", "b-seed=1", "c"}},
+		"s\n\nallow-replace: 12":                                          {AllowStops: -1, AllowReplace: []string{"12"}},
 		"s\n\nSigned-off-by: A\n <a@b>\nAllow-Stops: 1\nAllow-Empty: yes": {AllowStops: 1, AllowEmpty: true},
 	} {
 		if d := cmp.Diff(want, ParseTrailers(message)); d != "" {
@@ -237,9 +239,13 @@ func TestTrailers(t *testing.T) {
 		"s\n\nAllow-Stops: 2\nAllow-Stops: 2\nAllow-Stops: 2": "Allow-Stops twice",
 		"s\n\nAllow-Empty: no":                                "expected yes",
 		"s\n\nAllow-Empty: yes\nallow-empty: yes":             "allow-empty twice",
+		"s\n\nAllow-Replace:":                                 "expected the names",
+		"s\n\nAllow-Replace: a, b c":                          "expected the names",
+		"s\n\nAllow-Replace: a,,b":                            "expected the names",
+		"s\n\nAllow-Replace: a\nAllow-Replace: b":             "Allow-Replace twice",
 	} {
 		got := ParseTrailers(message)
-		if got.AllowStops != -1 || got.AllowEmpty || len(got.Problems) == 0 || !strings.Contains(strings.Join(got.Problems, "|"), text) {
+		if got.AllowStops != -1 || got.AllowEmpty || got.AllowReplace != nil || len(got.Problems) == 0 || !strings.Contains(strings.Join(got.Problems, "|"), text) {
 			t.Errorf("%q: %+v, want %q", message, got, text)
 		}
 	}

@@ -90,7 +90,9 @@ func cause(err error) string {
 		return "the answer was cut off"
 	}
 	if op, ok := errors.AsType[*net.OpError](err); ok {
-		return op.Error()
+		far := *op
+		far.Source = nil // our own port: another one at each try, and no other trouble
+		return far.Error()
 	}
 	if dns, ok := errors.AsType[*net.DNSError](err); ok {
 		return dns.Error()

@@ -27,9 +27,10 @@ import (
 // WorkTree is the files of a folder as they lie on disk now, with the ids that Git would give them. Inside a Git work
 // tree these are the tracked files and the untracked ones that no .gitignore rule excludes; elsewhere all files, but
 // none in folders whose name starts with a dot. Links are listed and never followed, sockets and devices are left out,
-// a repository inside is listed as a submodule.
+// a repository inside is listed as a submodule. Of headway's own folder, .headway at the root, only what is tracked counts.
 //
-// Which files there are is settled when it is opened; their bytes are read when they are asked for. Ids are those of
+// Which files there are is settled when it is opened; their bytes are read when they are asked for. What goes before its
+// bytes were first read is as if it had never been there; one that is listed and missing is looked for twice. Ids are those of
 // the bytes on disk: filters and line-ending conversion of Git are not applied. Any number of goroutines may use it.
 type WorkTree struct {
 	dir    string
@@ -40,6 +41,7 @@ type WorkTree struct {
 	index  map[string]*index.Entry // tracked, by path below dir
 	stamp  time.Time               // of the index file: entries not older than it may be racy
 	trust  bool                    // an unchanged stat means an unchanged blob
+	pause  func()                  // before a file that is listed and missing is looked for again
 
 	mu      sync.Mutex // guards what follows
 	folders map[string][]plan.Entry
@@ -58,7 +60,7 @@ func Folder(dir string) (*WorkTree, error) {
 	if abs, err = filepath.EvalSymlinks(abs); err != nil {
 		return nil, err
 	}
-	w := &WorkTree{dir: abs, index: map[string]*index.Entry{}, folders: map[string][]plan.Entry{}, hashed: map[string]bool{}}
+	w := &WorkTree{dir: abs, index: map[string]*index.Entry{}, folders: map[string][]plan.Entry{}, hashed: map[string]bool{}, pause: wait}
 	if w.root, err = os.OpenRoot(abs); err != nil {
 		return nil, err
 	}
@@ -172,7 +174,13 @@ func (w *WorkTree) Entries(dir string) ([]plan.Entry, error) {
 	return slices.Clone(e), nil
 }
 
-// entries fills in the ids of one folder and of all below it.
+// ownFolder is headway's own at the root of a project: workers write in it all the time, and none of it is a plan's.
+const ownFolder = ".headway"
+
+// wait is how long whoever replaces a file by removing it first may take.
+func wait() { time.Sleep(20 * time.Millisecond) }
+
+// entries fills in the ids of one folder and of all below it, and drops what went since the names were listed.
 func (w *WorkTree) entries(dir string) ([]plan.Entry, error) {
 	list, ok := w.folders[dir]
 	if !ok {
@@ -181,25 +189,34 @@ func (w *WorkTree) entries(dir string) ([]plan.Entry, error) {
 	if w.hashed[dir] {
 		return list, nil
 	}
-	for i := range list {
-		e, p := &list[i], path.Join(dir, list[i].Name)
+	kept := list[:0]
+	for _, was := range list {
+		e, p := &was, path.Join(dir, was.Name)
 		var err error
 		switch e.Kind {
 		case plan.KindDir:
 			var below []plan.Entry
 			below, err = w.entries(p)
+			if err == nil && len(below) == 0 {
+				err = fs.ErrNotExist // all of it went; Git knows no empty folders
+			}
 			e.Hash = treeHash(below)
 		case plan.KindFile:
 			e.Hash, err = w.hashFile(p, e)
 		case plan.KindLink:
 			e.Hash, err = w.hashLink(p)
 		}
+		if errors.Is(err, fs.ErrNotExist) {
+			delete(w.folders, p)
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
+		kept = append(kept, was)
 	}
-	w.hashed[dir] = true
-	return list, nil
+	w.folders[dir], w.hashed[dir] = kept, true
+	return kept, nil
 }
 
 // parent is the folder that a path lies in, "" for the root.
@@ -245,6 +262,10 @@ func (w *WorkTree) unchanged(p string, st fs.FileInfo) (string, bool) {
 
 func (w *WorkTree) hashFile(p string, e *plan.Entry) (string, error) {
 	f, st, err := w.open(p)
+	if ext := path.Ext(p); errors.Is(err, fs.ErrNotExist) && (ext == ".yaml" || ext == ".yml") { // a plan without one of its files is another plan
+		w.pause()
+		f, st, err = w.open(p)
+	}
 	if err != nil {
 		return "", err
 	}
@@ -328,6 +349,10 @@ func (w *WorkTree) readFile(p string, max int64) ([]byte, error) {
 		return nil, notA("file", e)
 	}
 	f, st, err := w.open(p)
+	if errors.Is(err, fs.ErrNotExist) {
+		w.pause()
+		f, st, err = w.open(p)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -202,6 +202,7 @@ func (o *origin) commit(branch, message string, content map[string]file) string 
 type web struct {
 	*httptest.Server
 	lists, packs atomic.Int64
+	sent         atomic.Int64 // bytes of packs that went out
 	token        atomic.Pointer[string]
 	down         atomic.Bool
 	cut          atomic.Int64  // > 0: packs end after so many bytes
@@ -297,6 +298,7 @@ func (f *faulty) Write(p []byte) (int, error) {
 	}
 	n, err := f.rw.Write(p)
 	f.sent += int64(n)
+	f.w.sent.Add(int64(n))
 	return n, err
 }
 

@@ -66,6 +66,7 @@ func (r *Repo) Poll(ctx context.Context) Outcome {
 	old := r.last()
 	if old != nil && old.Hash == tip.String() {
 		r.answered(*old)
+		r.reads.rest()
 		return Unchanged{Head: *old}
 	}
 	if tip, err = r.bring(ctx, tip, old); err != nil {
@@ -154,7 +155,7 @@ func (r *Repo) bring(ctx context.Context, tip plumbing.Hash, old *Commit) (plumb
 		return tip, nil
 	}
 	r.fetches.Add(1)
-	n, err := r.remote.fetch(ctx, r.Branch(), r.o.Auth, r.o.MaxPack)
+	n, err := r.remote.fetch(ctx, r.reads, r.Branch(), r.o.Auth, r.o.MaxPack)
 	r.bytes.Add(n)
 	if err != nil {
 		return plumbing.ZeroHash, err
@@ -188,7 +189,7 @@ const maxWalk = 1_000_000
 
 // Relate says how commit stands to base, both full hashes: Ahead when commit descends from base. A base that is not in
 // the repository is Diverged, since the watched branch is here with all its history; a commit that is not is an error.
-// In a shallow copy whose history ends before the answer it is an *Error of class Unsupported.
+// In a shallow copy whose history ends before the answer, or that lacks base, it is an *Error of class Unsupported.
 func (r *Repo) Relate(ctx context.Context, base, commit string) (Relation, error) {
 	for _, h := range []string{base, commit} {
 		if _, err := parseHash(h); err != nil {
@@ -251,15 +252,20 @@ func (s *store) relate(ctx context.Context, base, commit string) (Relation, erro
 	if _, err := s.commit(plumbing.NewHash(commit)); err != nil {
 		return Diverged, err
 	}
-	if _, err := s.commit(plumbing.NewHash(base)); err != nil {
-		if e, ok := errors.AsType[*Error](err); ok && e.Class == MissingObject {
-			return Diverged, nil
-		}
-		return Diverged, err
-	}
 	shallow, err := s.shallow()
 	if err != nil {
 		return Diverged, err
+	}
+	beyond := &Error{Class: Unsupported, Text: "the copy is shallow, and how " + commit + " stands to " + base + " lies beyond its end",
+		Hint: "complete it: git fetch --unshallow"}
+	if _, err := s.commit(plumbing.NewHash(base)); err != nil {
+		if e, ok := errors.AsType[*Error](err); !ok || e.Class != MissingObject {
+			return Diverged, err
+		}
+		if len(shallow) > 0 {
+			return Diverged, beyond // it may be one that was left out
+		}
+		return Diverged, nil
 	}
 	down, up := newWalk(commit, base), newWalk(base, commit)
 	for more := true; more; {
@@ -283,8 +289,7 @@ func (s *store) relate(ctx context.Context, base, commit string) (Relation, erro
 		more = a || b
 	}
 	if down.end || up.end {
-		return Diverged, &Error{Class: Unsupported, Text: "the copy is shallow, and how " + commit + " stands to " + base + " lies beyond its end",
-			Hint: "complete it: git fetch --unshallow"}
+		return Diverged, beyond
 	}
 	return Diverged, nil
 }

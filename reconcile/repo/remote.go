@@ -25,6 +25,7 @@ import (
 	gitssh "github.com/go-git/go-git/v5/plumbing/transport/ssh"
 	"github.com/go-git/go-git/v5/storage"
 	"github.com/go-git/go-git/v5/storage/filesystem"
+	"github.com/go-git/go-git/v5/storage/filesystem/dotgit"
 )
 
 // remote is where the watched branch lives: a repository on this machine, or one behind a network address together
@@ -187,7 +188,7 @@ func (r *remote) useCache(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	r.bare = filesystem.NewStorageWithOptions(osfs.New(dir), cache.NewObjectLRU(96<<20), filesystem.Options{})
+	r.bare = filesystem.NewStorageWithOptions(osfs.New(dir), cache.NewObjectLRU(16<<20), filesystem.Options{})
 	if _, err := git.Init(r.bare, nil); err != nil && !errors.Is(err, git.ErrRepositoryAlreadyExists) {
 		return &Error{Class: Corrupt, Remote: r.shown, Text: "the copy at " + dir + " cannot be opened", Hint: "remove that folder", Err: err}
 	}
@@ -321,13 +322,17 @@ func (r *remote) list(ctx context.Context, a Auth) ([]*plumbing.Reference, error
 
 // fetch brings the branch into the bare store and returns the bytes of the pack. The refspec always forces: without
 // it the library would answer a rewritten branch with "up to date" for ever.
-func (r *remote) fetch(ctx context.Context, branch string, a Auth, maxPack int64) (int64, error) {
+func (r *remote) fetch(ctx context.Context, reads *store, branch string, a Auth, maxPack int64) (int64, error) {
+	return r.fetchInto(ctx, reads, "refs/heads/"+branch, watched(branch), a, maxPack)
+}
+
+func (r *remote) fetchInto(ctx context.Context, reads *store, from string, into plumbing.ReferenceName, a Auth, maxPack int64) (int64, error) {
 	auth, err := r.auth(a)
 	if err != nil {
 		return 0, err
 	}
-	s := &bounded{Storage: r.bare, max: maxPack}
-	spec := config.RefSpec("+refs/heads/" + branch + ":" + watched(branch).String())
+	s := &bounded{Storage: r.bare, at: reads, max: maxPack}
+	spec := config.RefSpec("+" + from + ":" + into.String())
 	err = r.handle(s).FetchContext(ctx, &git.FetchOptions{RefSpecs: []config.RefSpec{spec}, Auth: auth, Tags: git.NoTags})
 	if errors.Is(err, git.NoErrAlreadyUpToDate) {
 		err = nil
@@ -413,19 +418,30 @@ func loopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// bounded stops a fetch that brings more than max bytes.
+// bounded stops a fetch that brings more than max bytes. Objects that are at hand are read where all others are, and a pack is
+// written without a look at its neighbours: the library's storage would load the index of each.
 type bounded struct {
 	*filesystem.Storage
+	at     *store
 	max, n int64
 	over   bool
 }
 
 func (b *bounded) PackfileWriter() (io.WriteCloser, error) {
-	w, err := b.Storage.PackfileWriter()
+	w, err := dotgit.New(b.Filesystem()).NewObjectPack()
 	if err != nil {
 		return nil, err
 	}
 	return &boundedWriter{w, b}, nil
+}
+
+func (b *bounded) EncodedObject(t plumbing.ObjectType, h plumbing.Hash) (plumbing.EncodedObject, error) {
+	return b.at.encoded(t, h)
+}
+
+func (b *bounded) HasEncodedObject(h plumbing.Hash) error {
+	_, err := b.at.encoded(plumbing.AnyObject, h)
+	return err
 }
 
 type boundedWriter struct {

@@ -66,6 +66,8 @@ type Repo struct {
 	branch string     // resolved
 	head   *Commit    // last good one
 	since  time.Time  // of the first poll in a row without an answer; zero: the last one had one
+
+	changes map[string]change // by path
 }
 
 // Open prepares to watch. It asks no remote: a wrong address or branch shows at the first Poll. For a repository on
@@ -175,8 +177,13 @@ func (r *Repo) tidy(ctx context.Context) error {
 	if err := fresh.useCache(next); err != nil {
 		return err
 	}
+	empty, err := openStore(next)
+	if err != nil {
+		return err
+	}
+	defer empty.close()
 	r.fetches.Add(1)
-	n, err := fresh.fetch(ctx, r.Branch(), r.o.Auth, r.o.MaxPack)
+	n, err := fresh.fetch(ctx, empty, r.Branch(), r.o.Auth, r.o.MaxPack)
 	r.bytes.Add(n)
 	if err != nil {
 		return err
@@ -204,6 +211,10 @@ func (r *Repo) Close() error {
 	r.reads.close()
 	return nil
 }
+
+// Rest gives back the memory of the objects that were read, for whoever has read much and will not soon again. A poll that
+// finds nothing new does the same.
+func (r *Repo) Rest() { r.reads.rest() }
 
 // Counters returns what was done so far.
 func (r *Repo) Counters() Counters {

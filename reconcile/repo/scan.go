@@ -69,22 +69,18 @@ func (s *scan) full(p string) []string {
 // one only what is tracked counts.
 func (s *scan) folder(dir string, excluded bool, rules []rule) (bool, error) {
 	names, err := s.list(dir)
+	if dir != "" && errors.Is(err, fs.ErrNotExist) {
+		return false, nil // removed since the folder above was listed
+	}
 	if err != nil {
 		return false, err
 	}
 	if s.w.Git() && slices.ContainsFunc(names, func(d fs.DirEntry) bool { return d.Name() == ".gitignore" && d.Type().IsRegular() }) {
-		f, st, err := s.w.open(path.Join(dir, ".gitignore"))
+		more, err := s.ignore(dir)
 		if err != nil {
 			return false, err
 		}
-		b := make([]byte, min(st.Size(), maxIgnore))
-		n, _ := f.ReadAt(b, 0) // a short read ends the rules early, as an edit at this moment would
-		_ = f.Close()          // only read
-		var domain []string
-		if at := path.Join(s.w.prefix, dir); at != "" {
-			domain = strings.Split(at, "/")
-		}
-		rules = append(slices.Clip(rules), parseIgnore(b[:n], domain)...)
+		rules = append(slices.Clip(rules), more...)
 	}
 	list := []plan.Entry{}
 	for _, d := range names {
@@ -102,6 +98,29 @@ func (s *scan) folder(dir string, excluded bool, rules []rule) (bool, error) {
 	slices.SortFunc(list, func(a, b plan.Entry) int { return strings.Compare(sortName(a), sortName(b)) })
 	s.w.folders[dir] = list
 	return true, nil
+}
+
+// ignore reads the rules of a folder that has some.
+func (s *scan) ignore(dir string) ([]rule, error) {
+	f, st, err := s.w.open(path.Join(dir, ".gitignore"))
+	if errors.Is(err, fs.ErrNotExist) {
+		s.w.pause() // without its rules a folder is another one
+		f, st, err = s.w.open(path.Join(dir, ".gitignore"))
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	b := make([]byte, min(st.Size(), maxIgnore))
+	n, _ := f.ReadAt(b, 0) // a short read ends the rules early, as an edit at this moment would
+	_ = f.Close()          // only read
+	var domain []string
+	if at := path.Join(s.w.prefix, dir); at != "" {
+		domain = strings.Split(at, "/")
+	}
+	return parseIgnore(b[:n], domain), nil
 }
 
 func (s *scan) list(dir string) ([]fs.DirEntry, error) {
@@ -126,7 +145,7 @@ func (s *scan) entry(p string, d fs.DirEntry, excluded bool, rules []rule) (plan
 		return e, false, nil
 	}
 	tracked := s.w.index[p]
-	out := s.w.Git() && (excluded || ignored(rules, s.full(p), d.IsDir()))
+	out := s.w.Git() && (excluded || p == ownFolder || ignored(rules, s.full(p), d.IsDir()))
 	switch {
 	case d.IsDir():
 		if out && !s.under[p] && tracked == nil {

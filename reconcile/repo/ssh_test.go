@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,6 +25,7 @@ type sshHost struct {
 	addr    string
 	ed, rsa ssh.Signer
 	keyFile string
+	let     atomic.Int64 // users that came in
 }
 
 func serveSSH(t *testing.T) *sshHost {
@@ -48,6 +50,7 @@ func serveSSH(t *testing.T) *sshHost {
 		if string(key.Marshal()) != string(allowed.Marshal()) {
 			return nil, os.ErrPermission
 		}
+		h.let.Add(1)
 		return &ssh.Permissions{}, nil
 	}}
 	h.ed, h.rsa = signer(t, false), signer(t, true)
@@ -172,6 +175,49 @@ func TestSSH(t *testing.T) {
 	}
 }
 
+// TestAHundredConnections: a host is known by whichever of its keys stands in known_hosts, beside other hosts with other sorts of
+// keys, a hundred times of a hundred. One whose key has changed is refused as often: nobody logs in there, the age of the
+// trouble stays, and the words stay the same, so that whoever says them once says them once.
+func TestAHundredConnections(t *testing.T) {
+	o := newOrigin(t)
+	o.commit("main", "a", files("x", "1"))
+	h := serveSSH(t)
+	at := func(host string, s ssh.Signer) string {
+		return knownhosts.Line([]string{knownhosts.Normalize(host)}, s.PublicKey())
+	}
+	edElsewhere, rsaElsewhere := at("ed.example.com", signer(t, false)), at("rsa.example.com", signer(t, true))
+	for name, c := range map[string]struct {
+		known []string
+		want  string
+	}{
+		"by its ed25519 key": {[]string{rsaElsewhere, at(h.addr, h.ed), edElsewhere}, ""},
+		"by its RSA key":     {[]string{edElsewhere, at(h.addr, h.rsa), rsaElsewhere}, ""},
+		"changed":            {[]string{edElsewhere, at(h.addr, signer(t, false)), rsaElsewhere}, "unreachable  HostKeyChanged"},
+		"changed, RSA":       {[]string{rsaElsewhere, at(h.addr, signer(t, true)), edElsewhere}, "unreachable  HostKeyChanged"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := watch(t, Options{Remote: "ssh://git@" + h.addr + o.dir, Branch: "main", Auth: Auth{KeyFile: h.keyFile, KnownHosts: h.knownHosts(t, c.known...)}})
+			let, first := h.let.Load(), Unreachable{}
+			for i := range 100 {
+				got := r.Poll(t.Context())
+				if s := shape(got); s != c.want && (c.want != "" || s != "unchanged a" && s != "advanced >a") {
+					t.Fatalf("connection %d: %q, want %q: %+v", i, s, c.want, got)
+				}
+				u, away := got.(Unreachable)
+				if i == 0 {
+					first = u
+				}
+				if away && (!u.Since.Equal(first.Since) || u.Err.Error() != first.Err.Error()) {
+					t.Fatalf("connection %d: since %v, %v; at first since %v, %v", i, u.Since, u.Err, first.Since, first.Err)
+				}
+			}
+			if n := h.let.Load() - let; c.want != "" && n != 0 || c.want == "" && n < 100 {
+				t.Errorf("%d times somebody logged in", n)
+			}
+		})
+	}
+}
+
 func TestSSHWrongUserKey(t *testing.T) {
 	o := newOrigin(t)
 	h, stranger := serveSSH(t), serveSSH(t)
@@ -182,5 +228,21 @@ func TestSSHWrongUserKey(t *testing.T) {
 	agent := watch(t, Options{Remote: "git@127.0.0.1:team/x.git", Branch: "main", Auth: Auth{KnownHosts: known}})
 	if got := expect(t, agent, "unreachable  AuthFailed").(Unreachable); !strings.Contains(got.Err.Error(), "ssh-add") {
 		t.Errorf("error: %v", got.Err)
+	}
+}
+
+// TestQuietPollOverSSH: a poll that finds nothing new asks once and fetches nothing, whatever the transport.
+func TestQuietPollOverSSH(t *testing.T) {
+	o := newOrigin(t)
+	o.commit("main", "a", files("x", "1"))
+	h := serveSSH(t)
+	known := h.knownHosts(t, knownhosts.Line([]string{knownhosts.Normalize(h.addr)}, h.ed.PublicKey()))
+	r := watch(t, Options{Remote: "ssh://git@" + h.addr + o.dir, Branch: "main", Auth: Auth{KeyFile: h.keyFile, KnownHosts: known}})
+	expect(t, r, "advanced >a")
+	for range 5 {
+		expect(t, r, "unchanged a")
+	}
+	if got := r.Counters(); got.Lists != 6 || got.Fetches != 1 {
+		t.Errorf("five quiet polls: %+v", got)
 	}
 }

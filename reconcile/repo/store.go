@@ -11,11 +11,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-git/go-billy/v5/osfs"
 	"github.com/go-git/go-git/v5/plumbing"
-	"github.com/go-git/go-git/v5/plumbing/cache"
 	"github.com/go-git/go-git/v5/plumbing/object"
-	"github.com/go-git/go-git/v5/storage/filesystem"
 
 	"github.com/headway-run/headway/plan"
 )
@@ -24,8 +21,8 @@ import (
 const (
 	maxCommit    = 1 << 20
 	maxTree      = 16 << 20
-	objectCache  = 32 << 20 // bytes of decoded objects kept per handle
-	maxAlternate = 8        // depth of the chain of alternates
+	objectCache  = 8 << 20 // bytes of decoded objects kept per handle
+	maxAlternate = 8       // depth of the chain of alternates
 )
 
 // store is a read handle on the objects of one repository. Each of its methods takes the lock, so any number of
@@ -33,8 +30,10 @@ const (
 type store struct {
 	common string // folder that holds objects/ and refs/
 	mu     sync.Mutex
-	chain  []*filesystem.Storage // own objects first, then alternates; nil after close
-	trees  map[plumbing.Hash]*listing
+	chain  []*objects // own objects first, then alternates; nil after close
+	// Trees that were parsed: those of late, and those of before, which are forgotten next. held is entries in the first.
+	trees, older map[plumbing.Hash]*listing
+	held         int
 }
 
 // openStore opens the repository whose objects lie in common/objects.
@@ -62,10 +61,18 @@ func (s *store) open() error {
 		dirs = append(dirs, more...)
 	}
 	for _, d := range dirs {
-		s.chain = append(s.chain, filesystem.NewStorageWithOptions(osfs.New(d), cache.NewObjectLRU(objectCache),
-			filesystem.Options{KeepDescriptors: true}))
+		s.chain = append(s.chain, openObjects(d))
 	}
 	return nil
+}
+
+// rest forgets the objects that were read. They are kept for their neighbours in a pack, which are read with them or not at all.
+func (s *store) rest() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.chain {
+		c.rest()
+	}
 }
 
 // alternates lists the repositories whose objects the one at dir borrows.
@@ -104,16 +111,22 @@ func (s *store) close() {
 
 func (s *store) drop() {
 	for _, c := range s.chain {
-		_ = c.Close() // read-only descriptors: nothing can be lost
+		c.close()
 	}
 	s.chain = nil
 }
 
-// refresh forgets the list of packs, so that the next look-up sees what was written meanwhile.
+// refresh lists the packs again, so that the next look-up sees what a fetch has written.
 func (s *store) refresh() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.reopen()
+	if s.chain == nil {
+		return errClosed
+	}
+	for _, c := range s.chain {
+		c.listed = false
+	}
+	return nil
 }
 
 // swap puts another folder in this one's place while nobody reads.
@@ -143,55 +156,74 @@ func passing(err error) bool {
 // read returns the content of one object of a type, refusing one over max bytes before it is read. What is not found
 // or not readable is looked for once more in a fresh handle. The content is held against its name.
 func (s *store) read(t plumbing.ObjectType, h plumbing.Hash, max int64) ([]byte, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	b, err := s.readOnce(t, h, max)
-	if passing(err) {
-		if again := s.reopen(); again != nil {
-			return nil, again
-		}
-		b, err = s.readOnce(t, h, max)
-	}
-	if errors.Is(err, plumbing.ErrObjectNotFound) {
-		return nil, &Error{Class: MissingObject, Text: fmt.Sprintf("the %s %s is not in the object store", t, h),
-			Hint: "the copy is partial, shallow or damaged: fetch it again in full (git fsck tells more)", Err: err}
-	}
+	_, b, err := s.readTyped(t, h, max)
 	return b, err
 }
 
-func (s *store) readOnce(t plumbing.ObjectType, h plumbing.Hash, max int64) ([]byte, error) {
+// readTyped is read, and says of which type an object is when any will do.
+func (s *store) readTyped(t plumbing.ObjectType, h plumbing.Hash, max int64) (plumbing.ObjectType, []byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	is, b, err := s.readOnce(t, h, max)
+	if passing(err) {
+		if again := s.reopen(); again != nil {
+			return t, nil, again
+		}
+		is, b, err = s.readOnce(t, h, max)
+	}
+	if errors.Is(err, plumbing.ErrObjectNotFound) {
+		return t, nil, &Error{Class: MissingObject, Text: fmt.Sprintf("the %s %s is not in the object store", t, h),
+			Hint: "the copy is partial, shallow or damaged: fetch it again in full (git fsck tells more)", Err: err}
+	}
+	return is, b, err
+}
+
+func (s *store) readOnce(t plumbing.ObjectType, h plumbing.Hash, max int64) (plumbing.ObjectType, []byte, error) {
 	if s.chain == nil {
-		return nil, errClosed
+		return t, nil, errClosed
 	}
 	for _, c := range s.chain {
-		size, err := c.EncodedObjectSize(h)
+		o, size, err := c.find(h, max)
 		if errors.Is(err, plumbing.ErrObjectNotFound) {
 			continue
 		}
 		if err != nil {
-			return nil, corrupt(t, h, err)
+			return t, nil, corrupt(t, h, err)
 		}
-		if size > max {
-			return nil, &Error{Class: TooLarge, Err: plan.ErrTooLarge, Text: fmt.Sprintf("the %s %s has %d bytes, at most %d are read", t, h, size, max),
+		if o == nil {
+			return t, nil, &Error{Class: TooLarge, Err: plan.ErrTooLarge, Text: fmt.Sprintf("the %s %s has %d bytes, at most %d are read", t, h, size, max),
 				Hint: "make it smaller or keep it out of the repository"}
 		}
-		o, err := c.EncodedObject(plumbing.AnyObject, h)
-		if err != nil {
-			return nil, corrupt(t, h, err)
-		}
-		if o.Type() != t {
-			return nil, &Error{Class: Corrupt, Text: fmt.Sprintf("%s is a %s where a %s is named", h, o.Type(), t), Hint: "the commit is malformed: make it again"}
+		if t != plumbing.AnyObject && o.Type() != t {
+			return t, nil, &Error{Class: Corrupt, Text: fmt.Sprintf("%s is a %s where a %s is named", h, o.Type(), t), Hint: "the commit is malformed: make it again"}
 		}
 		b, err := content(o, max)
 		if err != nil {
-			return nil, corrupt(t, h, err)
+			return t, nil, corrupt(t, h, err)
 		}
-		if got := plumbing.ComputeHash(t, b); got != h {
-			return nil, corrupt(t, h, fmt.Errorf("its content hashes to %s", got))
+		if got := plumbing.ComputeHash(o.Type(), b); got != h {
+			return t, nil, corrupt(t, h, fmt.Errorf("its content hashes to %s", got))
 		}
-		return b, nil
+		return o.Type(), b, nil
 	}
-	return nil, plumbing.ErrObjectNotFound
+	return t, nil, plumbing.ErrObjectNotFound
+}
+
+// encoded is what a fetch asks for: which commits are at hand. It looks once.
+func (s *store) encoded(t plumbing.ObjectType, h plumbing.Hash) (plumbing.EncodedObject, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	is, b, err := s.readOnce(plumbing.AnyObject, h, maxTree)
+	if err != nil {
+		return nil, err
+	}
+	if t != plumbing.AnyObject && t != is {
+		return nil, plumbing.ErrObjectNotFound
+	}
+	o := &plumbing.MemoryObject{}
+	o.SetType(is)
+	_, err = o.Write(b)
+	return o, err
 }
 
 func corrupt(t plumbing.ObjectType, h plumbing.Hash, err error) *Error {

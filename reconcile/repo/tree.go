@@ -11,8 +11,9 @@ import (
 	"github.com/headway-run/headway/plan"
 )
 
-// maxListings bounds the trees that a handle keeps parsed; beyond it, it starts anew.
-const maxListings = 50_000
+// maxHeld bounds the entries of the trees that a handle keeps parsed. With more it keeps so many again, and of the trees
+// from before those that are still asked for.
+const maxHeld = 50_000
 
 // listing is one tree object, parsed. It is never changed after it was made.
 type listing struct {
@@ -118,6 +119,10 @@ func (t *Tree) folder(dir string) (*listing, error) {
 func (s *store) listing(h plumbing.Hash) (*listing, error) {
 	s.mu.Lock()
 	l, ok := s.trees[h]
+	if old := s.older[h]; !ok && old != nil {
+		s.hold(h, old)
+		l, ok = old, true
+	}
 	s.mu.Unlock()
 	if ok {
 		return l, nil
@@ -139,11 +144,17 @@ func (s *store) listing(h plumbing.Hash) (*listing, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.trees) >= maxListings {
-		clear(s.trees)
+	s.hold(h, l)
+	return l, nil
+}
+
+// hold keeps a tree.
+func (s *store) hold(h plumbing.Hash, l *listing) {
+	if s.held >= maxHeld {
+		s.trees, s.older, s.held = map[plumbing.Hash]*listing{}, s.trees, 0
 	}
 	s.trees[h] = l
-	return l, nil
+	s.held += 1 + len(l.entries)
 }
 
 // parseTree reads the bytes of a tree object: mode in octal, a space, the name, NUL, 20 bytes of id, and again.
