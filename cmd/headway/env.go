@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"sync"
 
 	"golang.org/x/term"
+
+	"github.com/headway-run/headway/runners/bucket"
 )
 
 // env is everything a verb gets from the process: tests hand in their own.
@@ -23,6 +26,12 @@ type env struct {
 	self   string // this executable, for starting the worker
 	tty    bool   // stdout is a terminal
 	errTTY bool   // stderr is a terminal
+
+	log    *slog.Logger                      // of the verbs that act; nil: by HEADWAY_LOG alone
+	events bool                              // every line is an event of log, and none is for people
+	hidden *hidden                           // what no line may show
+	id     string                            // of this dispatcher; "": made up
+	wrap   func(bucket.Bucket) bucket.Bucket // around a store that is opened for writing; nil: as it is
 }
 
 func environment() env {
@@ -40,6 +49,14 @@ func environment() env {
 	}
 }
 
+// wrapped is a store that is opened for writing, as this process looks at it.
+func (e env) wrapped(b bucket.Bucket) bucket.Bucket {
+	if e.wrap == nil {
+		return b
+	}
+	return e.wrap(b)
+}
+
 // color reports whether standard output may carry colours: only on a terminal, never with NO_COLOR.
 func (e env) color() bool { return e.tty && e.getenv("NO_COLOR") == "" && e.getenv("TERM") != "dumb" }
 
@@ -49,6 +66,7 @@ const (
 	exitOK        = 0
 	exitError     = 1
 	exitChanges   = 2
+	exitBlocked   = 2 // of preflight
 	exitRefused   = 3
 	exitStale     = 4
 	exitFailed    = 100
@@ -121,7 +139,9 @@ func (c *checked) failed() error {
 
 // verb runs one verb.
 func verb(ctx context.Context, e env) int {
+	e.hidden = hide(e.getenv)
 	root := newRoot(e)
+	forgiving(root)
 	root.SetArgs(e.args)
 	root.SetIn(e.stdin)
 	root.SetOut(e.stdout)
@@ -133,6 +153,7 @@ func verb(ctx context.Context, e env) int {
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return exitInterrupted // whoever pressed ctrl-C knows why
 	}
+	err = unknownVerb(root, err)
 	if x, ok := errors.AsType[*exit](err); ok {
 		if x.err != nil {
 			fail(e, x.err, x.hint)

@@ -57,7 +57,7 @@ func (p *project) explain(ctx context.Context, named string) (string, *reconcile
 	if !ok || job.Work != work {
 		job = &plan.Job{Name: name, Work: work}
 	}
-	x, err := r.Explain(ctx, job, p.plan.Config.Platforms)
+	x, err := r.Explain(ctx, job, &p.plan.Config)
 	if err != nil {
 		return "", nil, err
 	}
@@ -72,6 +72,9 @@ func (p *project) explain(ctx context.Context, named string) (string, *reconcile
 		if a.Work == work {
 			x.Now = a
 		}
+	}
+	if s, ok := report.States[work]; ok && s.Final == reconcile.Fail {
+		x.State = s.State
 	}
 	x.Requests += report.Requests
 	return name, x, nil
@@ -94,10 +97,15 @@ func (p *project) follow(accepted *plan.Accepted, name string, work plan.Digest)
 }
 
 func printExplanation(e env, name string, x *reconcile.Explanation) error {
-	fmt.Fprintf(e.stdout, "%s (work %s): %s\nnow: %s: %s\nretries spent: %d of %d\n", name, x.Work.Short(), x.State, x.Now.Kind, clean(x.Now.Reason), x.Spent, x.Limit)
+	fmt.Fprintf(e.stdout, "%s (work %s): %s\nnow: %s: %s\n", name, x.Work.Short(), x.State, x.Now.Kind, clean(reasonOf(x.Now)))
+	for _, r := range x.Now.Rungs {
+		fmt.Fprintf(e.stdout, "  %s: %s\n", clean(r.Platform), clean(r.Why))
+	}
+	fmt.Fprintf(e.stdout, "retries spent: %d of %d\n", min(x.Spent, x.Limit), x.Limit)
 	if x.Earlier > 0 {
 		fmt.Fprintf(e.stdout, "%d earlier launches are not shown\n", x.Earlier)
 	}
+	fmt.Fprintf(e.stdout, "paid: %s\n", clean(x.Cost.Total.String()))
 	for _, l := range x.Lines {
 		fmt.Fprintln(e.stdout)
 		spent := ""
@@ -107,6 +115,8 @@ func printExplanation(e env, name string, x *reconcile.Explanation) error {
 		switch {
 		case l.Dispatch == 0:
 			fmt.Fprintln(e.stdout, "unknown launch: its worker took the lease and died before it wrote down which one it was")
+		case l.Time == "" && l.Answer == "" && x.State == plan.StateFinished: // nothing at all is there of it
+			fmt.Fprintf(e.stdout, "launch %d on %s: its records are gone, as headway gc lets them once a work is finished\n", l.Dispatch, clean(l.Platform))
 		case l.Time == "":
 			fmt.Fprintf(e.stdout, "launch %d: its claim is missing or damaged: headway doctor says more\n", l.Dispatch)
 		default:
@@ -116,14 +126,30 @@ func printExplanation(e env, name string, x *reconcile.Explanation) error {
 			fmt.Fprintf(e.stdout, "  platform: %s\n", clean(l.Answer))
 		}
 		if l.Attempt > 0 {
-			fmt.Fprintf(e.stdout, "  attempt %d: from step %d to %d, kept %d, lost %d\n", l.Attempt, l.From, l.Step, l.Kept, l.Lost)
+			fmt.Fprintf(e.stdout, "  attempt %d: %s\n", l.Attempt, l.Steps())
 		}
 		fmt.Fprintf(e.stdout, "  %s%s: %s\n", l.Class, spent, clean(l.Why))
 		if l.Error != "" {
 			fmt.Fprintf(e.stdout, "  error: %s\n", clean(l.Error))
 		}
+		if l.Goodput != nil {
+			fmt.Fprintf(e.stdout, "  goodput: %s\n", clean(l.Goodput.String()))
+		}
+		if l.Cost != "" {
+			fmt.Fprintf(e.stdout, "  paid: %s\n", clean(l.Cost))
+		}
 		if l.Released != "" {
-			fmt.Fprintf(e.stdout, "  release: %s\n", clean(l.Released))
+			text := l.Released
+			if l.Ends != "" {
+				text += ": " + l.Ends
+			}
+			fmt.Fprintf(e.stdout, "  release: %s\n", clean(text))
+		}
+	}
+	if x.Timers != nil {
+		fmt.Fprintln(e.stdout)
+		for _, line := range x.Timers.Lines() {
+			fmt.Fprintln(e.stdout, clean(line))
 		}
 	}
 	return nil

@@ -16,27 +16,6 @@ import (
 	"github.com/headway-run/headway/runners/bucket/open"
 )
 
-// workflow shows the plan of a pull request in the run's summary. It needs no secret: without the store it shows what
-// the files ask for, and says so.
-const workflow = `# Shows what a change of the plans would do, on every pull request. Rendering runs nothing of the pull request.
-name: headway plan
-on:
-  pull_request:
-permissions:
-  contents: read
-jobs:
-  plan:
-    runs-on: ubuntu-latest
-    steps:
-      - uses: actions/checkout@v4
-        with: {fetch-depth: 0, persist-credentials: false}
-      - uses: actions/setup-go@v5
-        with: {go-version: "1.26"}
-      - run: go install github.com/headway-run/headway/cmd/headway@latest
-      - run: headway validate
-      - run: headway plan --markdown >> "$GITHUB_STEP_SUMMARY" || [ $? -eq 2 ]
-`
-
 func newInit(e env) *cobra.Command {
 	var store string
 	c := &cobra.Command{Use: "init [DIR]", Short: "makes headway.yaml, a first plan with its program, and a workflow for pull requests", Args: cobra.MaximumNArgs(1),
@@ -141,7 +120,7 @@ func firstFiles(store string) ([]firstFile, error) {
 		out = append(out, firstFile{path, body})
 		return err
 	})
-	out = append(out, firstFile{".github/workflows/headway.yml", workflow},
+	out = append(out, firstFile{".github/workflows/headway.yml", examples.Workflow},
 		firstFile{stateFolder + "/plan.schema.json", string(plan.Schema())},
 		firstFile{stateFolder + "/headway.schema.json", string(plan.ConfigSchema())})
 	return out, err

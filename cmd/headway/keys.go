@@ -45,13 +45,13 @@ const leastKeys = 15 * time.Minute
 
 // storeEnv is what an agent on this machine needs to open the store on S3: the keys that this program itself would use
 // now, wherever they come from.
-func (p *project) storeEnv(ctx context.Context) ([]string, error) {
+func (e env) storeEnv(ctx context.Context) ([]string, error) {
 	chain, keys, err := storeKeys(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("keys for the store: %w", err)
 	}
 	if left := time.Until(keys.Expires); keys.CanExpire && left >= leastKeys {
-		p.env.logger().Warn("the store's keys expire: a longer run loses the store then, and goes on from its last milestone with fresh ones",
+		e.logger().Warn("the store's keys expire: a longer run loses the store then, and goes on from its last milestone with fresh ones",
 			"left", left.Round(time.Minute).String())
 	}
 	return lent(keys, chain.Region, time.Now())

@@ -34,7 +34,7 @@ func newLog(e env, program bool) *cobra.Command {
 			if !program {
 				read = d.Events
 			}
-			for {
+			for lines := 0; ; {
 				chunk, err := read(ctx, string(op.work), cursor)
 				if errors.Is(err, ctx.Err()) && ctx.Err() != nil {
 					return nil
@@ -43,12 +43,15 @@ func newLog(e env, program bool) *cobra.Command {
 					return &exit{code: exitError, err: err, hint: "go on with --from " + cursor.String()}
 				}
 				printLines(e, chunk.Lines)
+				lines += len(chunk.Lines)
 				cursor = chunk.Next
 				if chunk.More {
 					continue
 				}
 				if !follow || chunk.Over {
-					if cursor.Offset == 0 && cursor.Attempt <= 1 {
+					if lines == 0 && from == "" && chunk.Over {
+						fmt.Fprintln(e.stderr, "nothing is kept of it: it is finished, and printed nothing or retention let it go")
+					} else if cursor.Offset == 0 && cursor.Attempt <= 1 {
 						fmt.Fprintln(e.stderr, "nothing was uploaded yet: headway status "+args[0]+" says where it stands")
 					}
 					if follow || from != "" {

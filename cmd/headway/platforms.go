@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -8,12 +9,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/headway-run/headway/plan"
 	"github.com/headway-run/headway/runners"
 	"github.com/headway-run/headway/runners/bucket"
 	"github.com/headway-run/headway/runners/local"
+	"github.com/headway-run/headway/runners/record"
 	"github.com/headway-run/headway/runners/sim"
 )
 
@@ -45,6 +48,11 @@ func (p *project) checkRunners() {
 			found = append(found, unknownRunner(c, slices.Sorted(slices.Values(slices.Concat(built, planned)))))
 		}
 	}
+	for _, name := range slices.Sorted(maps.Keys(p.plan.Config.Platforms)) {
+		found = append(found, badOptions(p.plan.Config.Platforms[name])...)
+	}
+	found = append(found, p.dealtTwice()...)
+	found = append(found, p.idleLabels()...)
 	if found == nil {
 		return
 	}
@@ -113,17 +121,26 @@ func (p *project) declared() map[string]runners.Runner {
 	out, makers := map[string]runners.Runner{}, p.makers(nil)
 	for name, c := range p.plan.Config.Platforms {
 		if _, ok := makers[c.Runner]; ok {
-			out[name] = declared{slots: max(c.Slots, 1)}
+			out[name] = priced{declared{capacityOf(c)}, ownPrice(c)}
 		}
 	}
 	return out
 }
 
 // declared is a runner that starts nothing and ends nothing.
-type declared struct{ slots int }
+type declared struct{ capacity int }
+
+// capacityOf is how many jobs one launch on a platform carries, as its entry says it.
+func capacityOf(c plan.Platform) int {
+	option := map[string]string{"local": "cards", "sim": "capacity"}[c.Runner]
+	if n, err := strconv.Atoi(c.Options[option]); err == nil {
+		return max(n, 1)
+	}
+	return 1
+}
 
 func (d declared) JobKinds() []string { return nil }
-func (d declared) Capacity() int      { return d.slots }
+func (d declared) Capacity() int      { return d.capacity }
 
 func (d declared) Launch(context.Context, []runners.Launch) ([]runners.Receipt, error) {
 	return nil, &runners.Failure{Class: runners.Rejected, Op: "launch", Hint: "a verb that reads launches nothing; use apply or watch"}
@@ -133,13 +150,38 @@ func (d declared) Release(context.Context, json.RawMessage) (runners.Release, er
 	return runners.Release{}, &runners.Failure{Class: runners.Unreachable, Op: "release", Hint: "a verb that reads releases nothing; use release"}
 }
 
+// priced is one that says what its launches cost.
+type priced struct {
+	declared
+	price record.Price
+}
+
+// Price implements runners.Pricer.
+func (p priced) Price(context.Context) (record.Price, error) { return p.price, nil }
+
+// ownPrice is what the runner of a platform says of it, as the one that acts does: the own machine is free, and the
+// simulated one costs what its entry says.
+func ownPrice(c plan.Platform) record.Price {
+	if c.Runner != "sim" || c.Price.Amount <= 0 {
+		return record.Price{}
+	}
+	return record.Price{PerHour: c.Price.Amount, Unit: cmp.Or(c.Price.Unit, "USD")}
+}
+
 // simulated is the platform inside this process, for trying plans and faults without a machine.
 func simulated(c plan.Platform, b bucket.Bucket) (runners.Runner, error) {
-	conf, err := sim.Config{Platform: c.Name, Slots: c.Slots, Bucket: b}.With(c.Options)
+	conf, err := sim.Config{Platform: c.Name, Slots: c.Slots, Bucket: b, Price: c.Price.Amount, Unit: c.Price.Unit}.With(c.Options)
 	if err != nil {
 		return nil, err
 	}
-	return sim.New(conf)
+	r, err := sim.New(conf)
+	if err != nil {
+		return nil, err
+	}
+	if conf.Quota > 0 {
+		return sim.Quoted{Runner: r}, nil
+	}
+	return r, nil
 }
 
 // local runs agents on this machine: this binary again, with the verb agent.
@@ -147,6 +189,6 @@ func (p *project) local(c plan.Platform) (runners.Runner, error) {
 	return local.New(local.Config{
 		Platform: c.Name, Slots: c.Slots, Options: c.Options,
 		Scratch: filepath.Join(p.root, stateFolder, "scratch", strings.ReplaceAll(c.Name, "/", "_")),
-		Agent:   []string{p.env.self, "agent"}, Environ: os.Environ(), StoreEnv: p.storeEnv,
+		Agent:   []string{p.env.self, "agent"}, Environ: os.Environ(), StoreEnv: p.env.storeEnv,
 	})
 }

@@ -1,19 +1,17 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"sort"
 	"strings"
-
-	"github.com/lmittmann/tint"
 
 	"github.com/headway-run/headway/plan"
 	"github.com/headway-run/headway/reconcile"
@@ -34,7 +32,11 @@ type project struct {
 	root     string // folder that holds headway.yaml
 	plan     *plan.Plan
 	problems []plan.Problem
-	commit   string // what the plan was read from: a full hash, or "work tree"
+	differ   []string                                          // of a work tree: files that count and no commit holds as they are
+	commit   string                                            // what the plan was read from: a full hash, or "work tree"
+	plans    *plan.Cache                                       // what earlier commits came to; nil: nothing is kept
+	branch   string                                            // that it is judged for; "": the one that HEAD names
+	approved func(ctx context.Context, jobs []string) []string // of jobs that may be replaced, as in reconcile.Desired
 }
 
 // findRoot walks up from the working folder to the one that holds headway.yaml.
@@ -77,7 +79,13 @@ func (p *project) openStore(ctx context.Context, write bool) (bucket.Bucket, str
 		b, err := openEmbedded(ctx, store, filepath.Join(p.root, stateFolder), write)
 		return b, store, err
 	}
-	o := open.Options{Getenv: p.env.getenv}
+	return p.openURL(ctx, store, write)
+}
+
+// openURL opens a store that a URL names, with the keys that this program finds.
+func (p *project) openURL(ctx context.Context, store string, write bool) (bucket.Bucket, string, error) {
+	getenv := p.env.getenv
+	o := open.Options{Getenv: getenv}
 	if strings.HasPrefix(store, "s3:") {
 		chain, _, err := storeKeys(ctx)
 		if err != nil {
@@ -85,7 +93,7 @@ func (p *project) openStore(ctx context.Context, write bool) (bucket.Bucket, str
 		}
 		o.Credentials = chain.Credentials
 		o.Getenv = func(name string) string {
-			if v := p.env.getenv(name); v != "" || name != "AWS_REGION" {
+			if v := getenv(name); v != "" || name != "AWS_REGION" {
 				return v
 			}
 			return chain.Region // of the profile
@@ -180,6 +188,10 @@ func (p *project) printProblems() bool {
 		if q.Severity == plan.Error {
 			kind, bad = "error", true
 		}
+		if p.env.events {
+			p.env.log.Warn("a file of the plan has a problem", "severity", kind, "problem", clean(once(q)))
+			continue
+		}
 		fmt.Fprintf(p.env.stderr, "%s: %s\n", kind, clean(once(q)))
 	}
 	return bad
@@ -196,7 +208,7 @@ func once(q plan.Problem) string {
 // printWarnings writes what people should know of files without an error: the verbs that only look say no more of them.
 func (p *project) printWarnings() {
 	for _, q := range p.problems {
-		if q.Code == "RunnerNotBuilt" {
+		if q.Severity == plan.Warning && (slices.Contains([]string{"RunnerNotBuilt", "SecretsOnAny", "Trailer"}, q.Code) || strings.HasPrefix(q.Code, "Guard")) {
 			warn(p.env, "%s", once(q))
 		}
 	}
@@ -220,17 +232,31 @@ func (p *project) reconciler(ctx context.Context, write bool, c reconcile.Config
 			return nil, nil, err
 		}
 	}
-	host, _ := os.Hostname()
+	if write {
+		b = p.env.wrapped(b)
+	}
 	c.Bucket, c.StoreURL, c.Runners, c.Dry = b, url, rs, !write
-	c.ID, c.Log = fmt.Sprintf("%s/%d", host, os.Getpid()), p.env.logger()
-	c.Secrets = func(name string) (string, bool) { v := p.env.getenv(name); return v, v != "" }
+	c.ID, c.Log = cmp.Or(p.env.id, madeUpID()), p.env.logger()
+	e := p.env // and not p: what the reconciler holds on to must not hold the first plan for as long
+	c.Secrets = func(name string) (string, bool) {
+		v := e.getenv(name)
+		e.hidden.add(v)
+		return v, v != ""
+	}
 	r, err := reconcile.New(c)
 	return r, b, err
 }
 
+// madeUpID is the name of a dispatcher that was given none: its machine, its process, and something random, since numbers of
+// processes come again.
+func madeUpID() string {
+	host, _ := os.Hostname()
+	return fmt.Sprintf("%s-%d-%s", runners.Bound(runners.Sanitize([]byte(host)), 40), os.Getpid(), record.Nonce()[:6])
+}
+
 // desired is what this project's read asks for.
 func (p *project) desired() *reconcile.Desired {
-	return &reconcile.Desired{Plan: p.plan, Commit: p.commit, Fresh: true, Complete: true, AllowStops: -1}
+	return &reconcile.Desired{Plan: p.plan, Commit: p.commit, Fresh: true, Complete: true, AllowStops: -1, Approved: p.approved}
 }
 
 // works lists every work that the plan names, and those of the accepted plan.
@@ -304,22 +330,6 @@ func stored(ctx context.Context, b bucket.Bucket, digits string) (plan.Digest, e
 		return "", &exit{code: exitError, err: fmt.Errorf("more than one work begins with %s", digits), hint: "give more digits"}
 	}
 	return plan.Digest(strings.TrimPrefix(page.Items[0].Key, record.WitnessPrefix)), nil
-}
-
-func (e env) logger() *slog.Logger {
-	level := slog.LevelError // what was done, and what failed, is printed by the verbs
-	switch e.getenv("HEADWAY_LOG") {
-	case "warn":
-		level = slog.LevelWarn
-	case "info":
-		level = slog.LevelInfo
-	case "debug":
-		level = slog.LevelDebug
-	}
-	if e.errTTY {
-		return slog.New(tint.NewTextHandler(e.stderr, &tint.Options{Level: level, TimeFormat: "15:04:05", NoColor: e.getenv("NO_COLOR") != ""}))
-	}
-	return slog.New(slog.NewJSONHandler(e.stderr, &slog.HandlerOptions{Level: level}))
 }
 
 // notExist says whether a file is simply not there.

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"github.com/headway-run/headway/plan"
@@ -40,11 +42,58 @@ func readProject(_ context.Context, e env, at string) (*project, error) {
 	p := &project{env: e, root: root, commit: workTreeName}
 	p.take(plan.Load(tree))
 	if head, err := tree.Head(); err == nil && head != "" {
-		if dirty, err := tree.Dirty(); err == nil && !dirty {
+		all, err := tree.Changes()
+		if err != nil {
+			return p, nil // what differs can't be told, so it is the work tree
+		}
+		switch p.differ = p.counting(all); {
+		case len(p.differ) > 0:
+		case len(all) == 0: // what was read is the commit
 			p.commit = head
+			r, err := repo.Open(repo.Options{Remote: root})
+			if err == nil {
+				err = errors.Join(p.emptied(r), r.Close())
+			}
+			if err != nil {
+				return nil, repoFailure(err)
+			}
+		default:
+			of, r, err := openCommit(e, root, head)
+			if err != nil {
+				return nil, err
+			}
+			return of, r.Close()
 		}
 	}
 	return p, nil
+}
+
+// mostDiffer bounds how many changed files are named.
+const mostDiffer = 20
+
+// counting are the paths that decide what a plan says: headway.yaml, what a glob of plans matches, and what lies in a code folder of
+// a job. A note beside them changes nothing, committed or not.
+func (p *project) counting(paths []string) (out []string) {
+	code := map[string]bool{}
+	for i := range p.plan.Jobs {
+		code[p.plan.Jobs[i].Code] = true
+	}
+	inCode := func(f string) bool {
+		for dir := f; ; dir = path.Dir(dir) {
+			if code[dir] || dir == "." {
+				return code[dir]
+			}
+		}
+	}
+	whole := len(p.plan.Errors()) > 0 // of a file with an error nobody knows which code it names
+	for _, f := range paths {
+		if whole || p.plan.Config.Matches(f) || inCode(f) {
+			if out = append(out, f); len(out) == mostDiffer {
+				break
+			}
+		}
+	}
+	return out
 }
 
 // openCommit reads the plan of one commit of the repository at root: a full hash, or HEAD for what is checked out. The
@@ -85,9 +134,36 @@ func (p *project) load(r *repo.Repo, commit string) error {
 		return err
 	}
 	guarded := &honest{tree: tree}
-	p.take(plan.Load(guarded))
+	read := plan.Load
+	if p.plans != nil {
+		read = p.plans.Load
+	}
+	p.take(read(guarded))
 	p.commit = commit
-	return guarded.failed()
+	if err := guarded.failed(); err != nil {
+		return err
+	}
+	return p.emptied(r)
+}
+
+// emptied takes a plan without jobs for what it is where its commit says that it is meant: neither a glob that matches no
+// file any more nor a file without a job is wrong then.
+func (p *project) emptied(r *repo.Repo) error {
+	if len(p.plan.Jobs)+len(p.plan.Frozen) > 0 {
+		return nil
+	}
+	message, err := commitMessage(r, p.commit)
+	if err != nil || !repo.ParseTrailers(message).AllowEmpty {
+		return err
+	}
+	meant := func(q plan.Problem) bool {
+		return q.Code == "GlobMatchesNothing" || q.Code == "EmptyPlan" || q.Code == "NoJobs"
+	}
+	if !slices.ContainsFunc(p.plan.Errors(), func(q plan.Problem) bool { return !meant(q) }) {
+		p.plan.Problems = slices.DeleteFunc(slices.Clone(p.plan.Problems), meant)
+		p.problems = p.plan.Problems
+	}
+	return nil
 }
 
 // take keeps what was read. A plan without jobs is left to the guards where that is all that is wrong with it: they know

@@ -24,9 +24,9 @@ func newRoot(e env) *cobra.Command {
 			root.AddCommand(c)
 		}
 	}
-	group("files", newInit(e), newValidate(e), newPlan(e), newSchema(e), newWheel(e))
-	group("act", newApply(e), newWatch(e), newRevoke(e), newRelease(e))
-	group("look", newStatus(e), newLog(e, true), newLog(e, false), newExplain(e), newFetch(e), newDoctor(e))
+	group("files", newInit(e), newValidate(e), newPlan(e), newComment(e), newSchema(e), newWheel(e))
+	group("act", newApply(e), newWatch(e), newLaunch(e), newCancel(e), newRevoke(e), newRelease(e), newReopen(e), newGC(e))
+	group("look", newStatus(e), newPlatforms(e), newLog(e, true), newLog(e, false), newTimeline(e), newExplain(e), newCosts(e), newFetch(e), newDoctor(e), newPreflight(e))
 	group("more", newDemo(e), newAgent(e))
 	root.AddCommand(newExample(e))
 	return root

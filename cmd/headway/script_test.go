@@ -39,7 +39,7 @@ func TestScript(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exitcode": exitcode, "commit": commitFolder, "await": await, "killwork": killWork,
+			"exitcode": exitcode, "commit": commitFolder, "await": await, "killwork": killWork, "stopwork": stopWork, "hint": runHint,
 			"tree": treeOf, "mask": mask, "awaitfile": awaitFile, "numbered": numbered, "git": gitCommand,
 		},
 	})
@@ -73,12 +73,12 @@ func commitFolder(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // await JOB FIELD VALUE: until a field of `headway status --json` has the value, or with a number: is at least it. It
-// waits for the fact, a minute and a half at most.
+// waits for the fact, four minutes at most.
 func await(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 3 {
 		ts.Fatalf("usage: await JOB FIELD VALUE")
 	}
-	deadline := time.Now().Add(90 * time.Second)
+	deadline := time.Now().Add(4 * time.Minute)
 	last := ""
 	for time.Now().Before(deadline) {
 		out, err := statusOf(ts, args[0])
@@ -97,7 +97,7 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 func statusOf(ts *testscript.TestScript, job string) (map[string]any, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	bin, _, _ := strings.Cut(ts.Getenv("PATH"), string(os.PathListSeparator))
 	cmd := exec.CommandContext(ctx, filepath.Join(bin, "headway"), "status", job, "--json")
@@ -117,15 +117,35 @@ func statusOf(ts *testscript.TestScript, job string) (map[string]any, error) {
 
 // killwork JOB: SIGKILL to every process of a job's work, the agent included.
 func killWork(ts *testscript.TestScript, neg bool, args []string) {
-	out, err := statusOf(ts, args[0])
+	signalWork(ts, args[0], syscall.SIGKILL)
+}
+
+// stopwork JOB: the same with SIGSTOP: as if the machine hung.
+func stopWork(ts *testscript.TestScript, neg bool, args []string) {
+	signalWork(ts, args[0], syscall.SIGSTOP)
+}
+
+// hint: runs the command of the last hint that the doctor prints.
+func runHint(ts *testscript.TestScript, neg bool, args []string) {
+	_ = ts.Exec("headway", "doctor")
+	_, command, found := strings.Cut(ts.ReadFile("stdout"), "\n    hint: headway ")
+	command, _, _ = strings.Cut(command, "\n")
+	if neg || !found {
+		ts.Fatalf("the doctor gives no command:\n%s", ts.ReadFile("stdout"))
+	}
+	ts.Check(ts.Exec("headway", strings.Fields(command)...))
+}
+
+func signalWork(ts *testscript.TestScript, job string, sig syscall.Signal) {
+	out, err := statusOf(ts, job)
 	ts.Check(err)
 	found, err := process.Find("HEADWAY_WORK=" + fmt.Sprint(out["work"]))
 	ts.Check(err)
 	if len(found) == 0 {
-		ts.Fatalf("no process of %s to kill", args[0])
+		ts.Fatalf("no process of %s to signal", job)
 	}
 	for _, p := range found {
-		if err := syscall.Kill(p.PID, syscall.SIGKILL); err != syscall.ESRCH { // one's end may be another's
+		if err := syscall.Kill(p.PID, sig); err != syscall.ESRCH { // one's end may be another's
 			ts.Check(err)
 		}
 	}

@@ -41,6 +41,19 @@ func TestBar(t *testing.T) {
 	}
 }
 
+// What waits says for how long where that is known, and nothing else does.
+func TestAWaitSaysHowLong(t *testing.T) {
+	for want, a := range map[string]reconcile.Action{
+		"backing off: it died; 40s at most, then it is looked at again": {Kind: reconcile.Wait, Reason: "backing off: it died", Until: 40 * time.Second},
+		"needs prep": {Kind: reconcile.Wait, Reason: "needs prep"},
+		"its end":    {Kind: reconcile.Release, Reason: "its end", Until: time.Minute},
+	} {
+		if got := reasonOf(a); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
 func TestAgo(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		-time.Second: "0s", 0: "0s", 42 * time.Second: "42s", 200 * time.Second: "3m20s", time.Hour: "1h00m", 47*time.Hour + 59*time.Minute: "47h59m", 100 * time.Hour: "4d",
@@ -111,6 +124,24 @@ func TestVerdict(t *testing.T) {
 		}
 		if code, over := verdict(r); code != c.code || over != c.over {
 			t.Errorf("%s: %d, %v; want %d, %v", c.name, code, over, c.code, c.over)
+		}
+	}
+}
+
+// That all which was in force is over is no success of a commit that trouble kept from coming into force.
+func TestUnfollowed(t *testing.T) {
+	trouble, refused := []error{errors.New("the store is read-only")}, []reconcile.Refusal{{Code: "EmptyPlan"}}
+	for _, c := range []struct {
+		r    reconcile.Report
+		want bool
+	}{
+		{reconcile.Report{Errors: trouble}, true},
+		{reconcile.Report{Errors: trouble, Accepted: true}, false},
+		{reconcile.Report{Errors: trouble, Refusals: refused}, false}, // which has an exit code of its own
+		{reconcile.Report{}, false},
+	} {
+		if got := unfollowed(&c.r); got != c.want {
+			t.Errorf("%+v: %v", c.r, got)
 		}
 	}
 }
@@ -225,7 +256,7 @@ func TestTold(t *testing.T) {
 	}
 	for kind, want := range map[reconcile.Kind]string{
 		reconcile.None: "", reconcile.Blocked: "nothing, until somebody helps: why", reconcile.Fail: "nothing, it was given up: why", reconcile.Wait: "wait: why",
-		reconcile.Stop: "stop: why", reconcile.WriteOff: "write off: why", reconcile.Release: "release: why",
+		reconcile.Stop: "stop: why", reconcile.Move: "why", reconcile.WriteOff: "write off: why", reconcile.Release: "release: why",
 	} {
 		if got := nextOf(reconcile.Action{Kind: kind, Reason: "why"}); got != want {
 			t.Errorf("%s: %q, want %q", kind, got, want)
@@ -234,21 +265,85 @@ func TestTold(t *testing.T) {
 }
 
 func TestStale(t *testing.T) {
-	line := func(op plan.Op, job string) savedLine { return savedLine{Op: op, Job: job, NewWork: plan.Digest(job)} }
-	was := saved{Commit: "c2", Base: "c1", Changes: []savedLine{line(plan.OpCreate, "a"), line(plan.OpRemove, "b")}}
+	change := func(op plan.Op, job string) plan.Change {
+		return plan.Change{Op: op, Job: job, NewWork: plan.Digest(job)}
+	}
+	ends := func(attempt, step int64) plan.Change {
+		c := change(plan.OpRemove, "b")
+		c.Leaving = &plan.Observed{State: plan.StateHeld, Attempt: attempt, Dispatch: attempt, Step: step}
+		return c
+	}
+	of := func(base string, list ...plan.Change) plan.Changes {
+		return plan.Changes{Commit: "c2", Base: base, Changes: list}
+	}
+	a := change(plan.OpCreate, "a")
+	was := of("c1", a, ends(7, 10))
 	for _, c := range []struct {
-		now  saved
+		now  plan.Changes
 		want string
 	}{
 		{was, ""},
-		{saved{Commit: "c2", Base: "c2"}, "applied already"},
-		{saved{Commit: "c2", Base: "c1", Changes: was.Changes[:1]}, "stale: it would no longer - b"},
-		{saved{Commit: "c2", Base: "c1", Changes: append([]savedLine{line(plan.OpReplace, "c")}, was.Changes...)}, "stale: it would now ± c"},
-		{saved{Commit: "c2", Changes: was.Changes}, "stale: commit none is in force now, it was c1"},
+		{of("c1", a, ends(7, 500), change(plan.OpWaiting, "w")), ""},
+		{of("c2"), "PlanAlreadyApplied: the saved plan was applied already"},
+		{of("c1", a), "stale: it would no longer - b"},
+		{of("c1", change(plan.OpReplace, "c"), a, ends(7, 10)), "stale: it would now ± c"},
+		{of("", a, ends(7, 10)), "stale: commit none is in force now, it was c1"},
+		{of("c1", a, ends(8, 10)), "stale: what leaves with b is held, attempt 8 of dispatch 8 now, it was held, attempt 7 of dispatch 7"},
+		{of("c1", a, change(plan.OpRemove, "b")), "stale: what leaves with b is none now"},
 	} {
-		err := was.stale(c.now)
+		err := stale(&was, &c.now)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || err.(*exit).code != exitStale) {
 			t.Errorf("%+v: %v, want %q", c.now, err, c.want)
 		}
+	}
+}
+
+// A group is one line: how many are in which state, how much of their steps is done, what most of them wait for.
+func TestAGroupIsOneLine(t *testing.T) {
+	row := func(group, state string, step, steps int64, why string) statusRow {
+		return statusRow{Job: group + "-x", Group: group, Work: strings.Repeat("a", 64), State: state, Step: step, Steps: steps, Reason: why, Platform: "here"}
+	}
+	five := []statusRow{row("g", plan.StateFinished, 0, 100, ""), row("g", plan.StateFinished, 100, 100, ""), row("g", plan.StateFinished, 100, 100, ""),
+		row("g", plan.StateHeld, 4, 100, "said at its launch"), row("g", plan.StateHeld, 1, 100, "")}
+	for want, rows := range map[string][]statusRow{
+		"3 of 5 finished, 2 held, 61 %":   five,
+		"1 of 2 finished, 1 absent":       {five[0], row("g", plan.StateAbsent, 0, 0, "")},
+		"1 held, 1 failed":                {row("g", plan.StateHeld, 0, 100, ""), row("g", plan.StateFailed, 0, 100, "")},
+		"1 of 1 finished, 100 %":          five[:1],
+		"1 claimed, 1 revoked, 1 unknown": {row("g", plan.StateClaimed, 0, 0, ""), row("g", plan.StateUnknown, 0, 0, ""), row("g", plan.StateRevoked, 9, 0, "")},
+	} {
+		if got := stateOfGroup(rows); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	waits := []statusRow{row("w", plan.StateAbsent, 0, 0, "parked"), row("w", plan.StateAbsent, 0, 0, "parked"), row("w", plan.StateFailed, 0, 0, "spent"), row("w", plan.StateHeld, 0, 0, "x")}
+	if got := whyOfGroup(waits) + whyOfGroup(waits[:2]) + whyOfGroup(five); got != "1: spent2: parked" {
+		t.Error(got)
+	}
+	var out bytes.Buffer
+	doc := &statusDoc{Jobs: append([]statusRow{row("few", plan.StateHeld, 0, 0, "")}, five...)}
+	for all, lines := range map[bool]int{false: 3, true: 7} {
+		out.Reset()
+		if doc.all = all; printStatus(env{stdout: &out}, doc) != nil || strings.Count(out.String(), "\n") != lines {
+			t.Errorf("all %v:\n%s", all, out.String())
+		}
+	}
+}
+
+// TestADrainIsSaidOnce: a wait is said where nothing was said before; that a job drains is said over what was, once, until
+// something else is.
+func TestADrainIsSaidOnce(t *testing.T) {
+	var out bytes.Buffer
+	l := &loop{p: &project{env: env{stdout: &out, getenv: func(string) string { return "" }}}, said: map[plan.Digest]string{}, drains: map[plan.Digest]bool{}}
+	runs := reconcile.Action{Kind: reconcile.None, Job: "long", Work: "w", Reason: "attempt 1 holds the lease"}
+	slow := reconcile.Action{Kind: reconcile.Wait, Job: "long", Work: "w", Reason: "its earlier dispatch is being released", Until: time.Second}
+	drain := reconcile.Action{Kind: reconcile.Wait, Job: "long", Work: "w", Until: time.Second,
+		Reason: "limits.wall: 1h0m0s since the first launch; attempt 1 stops after its next milestone, or in 20m0s if there is none"}
+	for _, a := range []reconcile.Action{runs, slow, drain, drain, slow, drain, runs, drain} {
+		l.say(&reconcile.Report{Actions: []reconcile.Action{a}})
+	}
+	first, then := "long: none: "+runs.Reason+"\n", "long: wait: "+drain.Reason+"\n"
+	if d := cmp.Diff(first+then+first+then, out.String()); d != "" {
+		t.Errorf("(-want +got)\n%s", d)
 	}
 }

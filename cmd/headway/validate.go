@@ -41,6 +41,7 @@ func newValidate(e env) *cobra.Command {
 			if p.printProblems() {
 				return &exit{code: exitError}
 			}
+			warnOfPlaces(p.env, p.plan.Config.Notify, false)
 			fmt.Fprintf(e.stdout, "ok: %s in %s\n", count(len(p.plan.Jobs), "job"), count(len(p.plan.Files), "file"))
 			return nil
 		}}

@@ -6,12 +6,17 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/headway-run/headway/plan"
+	"github.com/headway-run/headway/reconcile"
+	"github.com/headway-run/headway/reconcile/meter"
+	"github.com/headway-run/headway/reconcile/notify"
 	"github.com/headway-run/headway/reconcile/repo"
 )
 
@@ -27,61 +32,105 @@ type watcher struct {
 	waits    []func()          // for the launches of every loop there was
 	trouble  map[string]string // what was said last about the repository, the commit and the pass, while it lasts
 	told     string            // the commit whose line was printed last
+	meter    *meter.Meter
+	health   *health
+	lanes    *lanes         // page of releases; nil: there is none
+	labels   *labels        // of pull requests; nil: no forge is asked
+	sender   *notify.Sender // of the newest loop's store; nil: there is none yet
+	plans    plan.Cache
+	name     string // among several; empty: there is one
+	options  repo.Options
+	wake     chan struct{} // somebody wants a look now
+
+	following struct { // asked by others than the loop
+		sync.Mutex
+		branch string
+	}
+}
+
+// watching is the verb watch and its flags.
+type watching struct {
+	branch, state, key, known, listen, id string
+	forge, api                            string
+	interval                              time.Duration
+	once                                  bool
+	logs                                  logFlags
 }
 
 func newWatch(e env) *cobra.Command {
-	w := &watcher{trouble: map[string]string{}}
-	var state, key, known string
-	var once bool
-	c := &cobra.Command{Use: "watch [REPOSITORY]", Short: "the loop over a branch, for ever", Args: cobra.MaximumNArgs(1),
-		Long: "Polls a branch and makes pass after pass over its newest commit. REPOSITORY is a folder, https://…, ssh://… or\nuser@host:path; left out, it is the repository of the working folder, read where it lies. A token for https is taken\nfrom HEADWAY_GIT_TOKEN at each use.",
+	v := &watching{}
+	c := &cobra.Command{Use: "watch [REPOSITORY[#BRANCH] ...]", Short: "the loop over a branch, for ever",
+		Long: "Polls a branch and makes pass after pass over its newest commit. REPOSITORY is a folder, https://…, ssh://… or\nuser@host:path; left out, it is the repository of the working folder, read where it lies. Several are watched side by\nside, each by itself. A token for https is taken from HEADWAY_GIT_TOKEN, or from the file that HEADWAY_GIT_TOKEN_FILE\nnames, at each use. SIGHUP, and a webhook, make it look at once. Any number of them may watch one store. How a branch is\nfollowed, webhooks and signatures: docs/watch.md; metrics, health and logs: docs/observability.md; messages about jobs:\ndocs/notifications.md.",
 		RunE: func(c *cobra.Command, args []string) error {
-			w.env = e.at(c)
-			o := repo.Options{Branch: w.branch, Auth: repo.Auth{KeyFile: key}}
-			if known != "" {
-				o.Auth.KnownHosts = []string{known}
-			}
-			if w.getenv("HEADWAY_GIT_TOKEN") != "" {
-				o.Auth.Token = func() (string, error) { return w.getenv("HEADWAY_GIT_TOKEN"), nil }
-			}
-			if err := w.place(args, state, &o); err != nil {
+			e, err := v.logs.into(e.at(c))
+			if err != nil {
 				return err
 			}
-			var err error
-			if w.git, err = repo.Open(o); err != nil {
-				return repoFailure(err)
-			}
-			defer w.git.Close()
-			err = w.run(c.Context(), once)
-			for _, wait := range w.waits {
-				wait()
-			}
-			if c.Context().Err() != nil && errors.Is(err, c.Context().Err()) {
-				return nil
-			}
-			return err
+			return e.logged(v.run(c.Context(), e, args, c.Flags().Changed("id")))
 		}}
 	f := c.Flags()
-	f.StringVar(&w.branch, "branch", "", "which branch (default: the one that HEAD names)")
-	f.DurationVar(&w.interval, "interval", 5*time.Second, "how often to look")
-	f.StringVar(&state, "state", "", "folder for the embedded store and caches (default: .headway beside headway.yaml)")
-	f.StringVar(&key, "ssh-key", "", "private key file for ssh")
-	f.StringVar(&known, "known-hosts", "", "known_hosts file for ssh")
-	f.BoolVar(&once, "once-done", false, "end when nothing is left to do, with the exit code of apply --wait")
+	f.StringVar(&v.branch, "branch", "", "which branch, where REPOSITORY names none (default: the one that HEAD names)")
+	f.DurationVar(&v.interval, "interval", 5*time.Second, "how often to look")
+	f.StringVar(&v.state, "state", "", "folder for the embedded store and caches (default: .headway beside headway.yaml)")
+	f.StringVar(&v.key, "ssh-key", "", "private key file for ssh")
+	f.StringVar(&v.known, "known-hosts", "", "known_hosts file for ssh")
+	f.BoolVar(&v.once, "once-done", false, "end when nothing is left to do, with the exit code of apply --wait")
+	f.StringVar(&v.id, "id", "", "this dispatcher's name in claims, logs and metrics (default: machine, process and something random)")
+	f.StringVar(&v.forge, "forge", "", "github, gitlab or gitea: ask it for the label by which a pull request may replace running work, with HEADWAY_FORGE_TOKEN")
+	f.StringVar(&v.api, "api", "", "where the forge's API is (default: on the host of REPOSITORY, where that forge has it)")
+	f.StringVar(&v.listen, "listen", "", "ADDRESS:PORT that /metrics, /healthz and /readyz are served on, /lanes where headway.yaml names some, and /hook with HEADWAY_HOOK_SECRET; an address left out is 127.0.0.1")
+	v.logs.flags(f)
 	return c
 }
 
+func (v *watching) run(ctx context.Context, e env, args []string, named bool) error {
+	if e.getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
+	bound(e)
+	if err := checkInterval(v.interval); err != nil {
+		return err
+	}
+	if !named {
+		v.id = madeUpID()
+	} else if err := checkID(v.id); err != nil {
+		return err
+	}
+	ws, err := v.sources(e, args)
+	if err != nil {
+		return err
+	}
+	if err := v.labelled(e, ws); err != nil {
+		return err
+	}
+	if v.listen != "" {
+		own := e
+		if own.log != nil {
+			own.log = own.log.With("dispatcher", v.id)
+		}
+		stop, err := serve(ctx, own, v.listen, ws)
+		if err != nil {
+			return err
+		}
+		defer stop()
+	}
+	ctx, over := context.WithCancel(ctx)
+	defer over()
+	hangups(ctx, ws)
+	return follow(ctx, ws, v.once)
+}
+
 // place decides where the repository and the state folder are.
-func (w *watcher) place(args []string, state string, o *repo.Options) error {
-	if len(args) == 0 {
+func (w *watcher) place(remote, state string, o *repo.Options) error {
+	if remote == "" {
 		root, err := findRoot(w.env)
 		if err != nil {
 			return err
 		}
 		o.Remote, w.state = root, root
 	} else {
-		o.Remote = args[0]
-		if local := strings.TrimPrefix(args[0], "file://"); !strings.Contains(local, ":") && !filepath.IsAbs(local) {
+		o.Remote = remote
+		if local := strings.TrimPrefix(remote, "file://"); !strings.Contains(local, ":") && !filepath.IsAbs(local) {
 			o.Remote = filepath.Join(w.dir, local)
 		}
 		w.state = w.dir
@@ -92,16 +141,34 @@ func (w *watcher) place(args []string, state string, o *repo.Options) error {
 		}
 		w.state = state
 	}
+	if w.name != "" { // two plans never share an embedded store
+		w.state = filepath.Join(w.state, stateFolder, "sources", w.name)
+	}
 	o.Cache = filepath.Join(w.state, stateFolder, "git")
 	return os.MkdirAll(filepath.Join(w.state, stateFolder), 0o755)
 }
 
 func (w *watcher) run(ctx context.Context, once bool) error {
+	var kept uint64
 	for {
+		w.health.lives()
+		calm, told := func() {}, w.told
+		if w.loop != nil { // the first look clones and reads everything: nobody waits for a commit, and memory counts
+			calm = hurry(w.env)
+		}
 		fresh := w.poll(ctx)
+		if w.told == told {
+			calm() // there is no new commit
+		}
+		w.health.polled(fresh)
+		w.meter.Repository(fresh)
 		next := w.interval
 		if w.loop != nil {
+			start := time.Now()
+			w.loop.calm = calm
 			report, err := w.loop.pass(ctx, fresh)
+			calm()
+			w.passed(ctx, report, err, time.Since(start))
 			switch {
 			case ctx.Err() != nil:
 				return ctx.Err()
@@ -111,11 +178,16 @@ func (w *watcher) run(ctx context.Context, once bool) error {
 				w.well("pass")
 				w.loop.say(report)
 				for _, r := range report.Refusals {
-					if r.New {
+					if r.New && w.events {
+						w.refused([]reconcile.Refusal{r})
+					} else if r.New {
 						fmt.Fprintf(w.stdout, "refused: %s: %s\n  %s\n", r.Code, clean(r.Text), clean(r.Hint))
 					}
 				}
-				if code, over := verdict(report); once && over && fresh {
+				if code, over := verdict(report); once && over && fresh && !unfollowed(report) {
+					if len(report.Refusals) > 0 {
+						code = exitRefused
+					}
 					if code != exitOK {
 						return &exit{code: code}
 					}
@@ -129,7 +201,10 @@ func (w *watcher) run(ctx context.Context, once bool) error {
 		if once && w.loop == nil {
 			return &exit{code: exitError, err: fmt.Errorf("no plan could be read, so nothing will ever be done"), hint: "what is wrong stands above; without --once-done the loop goes on looking"}
 		}
-		if err := pause(ctx, next); err != nil {
+		calm()
+		kept = rest(next, kept)
+		bound(w.env)
+		if err := w.pause(ctx, next); err != nil {
 			return err
 		}
 	}
@@ -168,7 +243,7 @@ func (w *watcher) meanwhile() string {
 func (w *watcher) well(what string) {
 	if w.trouble[what] != "" {
 		delete(w.trouble, what)
-		fmt.Fprintf(w.stdout, "the %s is well again\n", what)
+		note(w.env, "the %s is well again", what)
 	}
 }
 
@@ -205,6 +280,9 @@ func (w *watcher) poll(ctx context.Context) (fresh bool) {
 		return false
 	}
 	w.well("repository")
+	w.following.Lock()
+	w.following.branch = w.git.Branch()
+	w.following.Unlock()
 	if w.loop != nil && w.loop.p.commit == head.Hash {
 		w.well("commit")
 		return true
@@ -214,14 +292,17 @@ func (w *watcher) poll(ctx context.Context) (fresh bool) {
 
 // take makes a commit's plan the desired one. One that cannot be used leaves the last good plan in place.
 func (w *watcher) take(ctx context.Context, head repo.Commit) bool {
-	p := &project{env: w.env, root: w.state}
+	p := &project{env: w.env, root: w.state, plans: &w.plans}
 	if err := p.load(w.git, head.Hash); err != nil {
 		w.say("commit", "commit %.12s cannot be read whole: %v: %s", head.Hash, err, w.meanwhile())
 		return false
 	}
+	if w.loop == nil { // everything was read, and the pass over it needs room
+		w.git.Rest()
+	}
 	if w.told != head.Hash {
 		w.told = head.Hash
-		fmt.Fprintf(w.stdout, "commit %.12s %s: %s in %s\n", head.Hash, clean(head.Subject()), count(len(p.plan.Jobs), "job"), count(len(p.plan.Files), "file"))
+		note(w.env, "commit %.12s %s: %s in %s", head.Hash, head.Subject(), count(len(p.plan.Jobs), "job"), count(len(p.plan.Files), "file"))
 		p.printProblems()
 	}
 	if err := p.unusable(); err != nil {
@@ -235,6 +316,10 @@ func (w *watcher) take(ctx context.Context, head repo.Commit) bool {
 			return false
 		}
 		w.loop, w.waits = l, append(w.waits, l.r.Wait)
+		if w.sender != nil {
+			w.waits = append(w.waits, w.sender.Close)
+		}
+		w.sender = w.newSender(ctx, l.store)
 	} else {
 		message, err := commitMessage(w.git, head.Hash)
 		if err != nil {
@@ -243,6 +328,9 @@ func (w *watcher) take(ctx context.Context, head repo.Commit) bool {
 		}
 		w.loop.p, w.loop.message = p, message
 	}
+	w.loop.labels = w.labels
+	w.lanes.follow(p.plan)
+	warnOfPlaces(w.env, p.plan.Config.Notify, true)
 	w.well("commit")
 	return true
 }
