@@ -1,4 +1,4 @@
-"""Reads `go test -json` from standard input, shows what failed and nothing else, and appends the counts.
+"""Reads `go test -json` from standard input, shows what failed and the slowest packages, and appends the counts.
 
 usage: go test -json ./... | python3 .ci/count.py COUNTS_FILE
 The counts file gets one line "passed failed" per call. Exit 1 when a test or a package failed, or none ran.
@@ -11,6 +11,7 @@ def main() -> int:
     passed = failed = 0
     output: dict[tuple[str, str], list[str]] = {}
     bad: list[tuple[str, str]] = []
+    took: list[tuple[float, str]] = []
     for line in sys.stdin:
         try:
             event = json.loads(line)
@@ -33,11 +34,15 @@ def main() -> int:
             bad.append(key)
         elif action == "skip" and key[1]:
             print(f"SKIPPED: {key[0]} {key[1]}")
+        if action in ("pass", "fail") and not key[1]:
+            took.append((event.get("Elapsed", 0.0), key[0]))
         if action == "pass" and key[1]:
             output.pop(key, None)
     for key in bad:
         print(f"--- FAIL: {key[0]} {key[1]}")
         sys.stdout.write("".join(output.get(key, [])[-200:]))
+    for seconds, package in sorted(took, reverse=True)[:5]:
+        print(f"{seconds:7.1f} s  {package}")
     with open(sys.argv[1], "a", encoding="utf-8") as counts:
         counts.write(f"{passed} {failed}\n")
     print(f"{passed} passed, {failed} failed in this part")

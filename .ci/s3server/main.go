@@ -22,6 +22,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/versity/versitygw/auth"
 	"github.com/versity/versitygw/backend/meta"
 	"github.com/versity/versitygw/backend/posix"
 	"github.com/versity/versitygw/embedgw"
@@ -36,6 +37,8 @@ type ready struct {
 	Region      string `json:"region"`
 	Bucket      string `json:"bucket"`
 	CA          string `json:"ca"` // PEM file
+	// Users have no rights but what a bucket's policy gives them: their secrets, by access key.
+	Users map[string]string `json:"users"`
 }
 
 // gatewayEnv carries a gateway's settings to the child process that serves it: versitygw runs once per process.
@@ -62,10 +65,13 @@ func run(ctx context.Context, command []string) (int, error) {
 	}
 	defer func() { _ = os.RemoveAll(root) }()
 	r := ready{Access: token(8), Secret: token(20), Region: "us-east-1", Bucket: "headway"}
-	for _, d := range []string{"data/" + r.Bucket, "meta", "tls"} {
+	for _, d := range []string{"data/" + r.Bucket, "meta", "tls", "users"} {
 		if err := os.MkdirAll(filepath.Join(root, d), 0o700); err != nil {
 			return 1, err
 		}
+	}
+	if r.Users, err = people(filepath.Join(root, "users"), r); err != nil {
+		return 1, err
 	}
 	if r.CA, err = certify(filepath.Join(root, "tls")); err != nil {
 		return 1, err
@@ -100,6 +106,22 @@ func run(ctx context.Context, command []string) (int, error) {
 		return max(exit.ExitCode(), 1), nil
 	}
 	return 0, err
+}
+
+// people makes the users that the tests give rights to.
+func people(dir string, r ready) (map[string]string, error) {
+	iam, err := auth.NewInternal(auth.Account{Access: r.Access, Secret: r.Secret, Role: auth.RoleAdmin}, dir)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]string{}
+	for _, name := range []string{"research", "lane", "worker"} {
+		out[name] = token(20)
+		if err := iam.CreateAccount(auth.Account{Access: name, Secret: out[name], Role: auth.RoleUser}); err != nil {
+			return nil, err
+		}
+	}
+	return out, iam.Shutdown()
 }
 
 func token(n int) string {
@@ -188,10 +210,13 @@ func gateway(ctx context.Context, raw string) error {
 	c := &embedgw.Config{
 		RootUserAccess: s.Ready.Access, RootUserSecret: s.Ready.Secret, Region: s.Ready.Region,
 		Ports: []string{"127.0.0.1:" + s.Port}, MaxConnections: 4096, MaxRequests: 4096, MultipartMaxParts: 10000,
-		Quiet: true, KeepAlive: true, DisableACLs: true,
+		Quiet: true, KeepAlive: true, DisableACLs: true, IAMDir: filepath.Join(s.Root, "users"),
 	}
 	if s.TLS {
 		c.CertFile, c.KeyFile = filepath.Join(s.Root, "tls", "cert.pem"), filepath.Join(s.Root, "tls", "key.pem")
+	}
+	if err := os.MkdirAll(c.IAMDir, 0o700); err != nil { // a root made elsewhere may have no users
+		return err
 	}
 	os.Stdout = nil // whatever the library prints is not our one line
 	return embedgw.RunVersityGW(ctx, be, c)
