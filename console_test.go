@@ -21,7 +21,7 @@ import (
 // A work's twelve digits stand for any, and two blanks or more for as many as a table needs.
 func TestConsole(t *testing.T) {
 	bin := t.TempDir()
-	if out, err := exec.Command("go", "build", "-o", bin, "./cmd/headway", "./cmd/headway-agent").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-o", bin, "./cmd/headway", "./cmd/headway-agent", "./cmd/headway-lane").CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
 	root, err := os.Getwd()

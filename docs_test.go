@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/headway-run/headway/deploylane"
+	"github.com/headway-run/headway/deploylane/tag"
 	"github.com/headway-run/headway/plan"
 )
 
@@ -130,7 +132,7 @@ func TestFieldsTable(t *testing.T) {
 }
 
 // TestYAML: every YAML block of a page is accepted as it stands: a whole headway.yaml, a whole plan file, or some
-// fields of a job.
+// fields of a job; or a whole lane/lane.yaml or lane/policy.yaml.
 func TestYAML(t *testing.T) {
 	found := 0
 	for _, p := range pages(t) {
@@ -139,6 +141,18 @@ func TestYAML(t *testing.T) {
 				continue
 			}
 			found++
+			if strings.HasPrefix(b.body, "lane:") { // lane/lane.yaml
+				if _, err := deploylane.Read(deploylane.File, []byte(b.body), []string{"local"}); err != nil {
+					t.Errorf("%s:%d: this block is not accepted: %v", p.path, b.line, err)
+				}
+				continue
+			}
+			if strings.HasPrefix(b.body, "stages:") { // lane/policy.yaml
+				if _, err := tag.ReadPolicy([]byte(b.body)); err != nil {
+					t.Errorf("%s:%d: this block is not accepted: %v", p.path, b.line, err)
+				}
+				continue
+			}
 			config := "headway: v1\nplatforms:\n  here: {runner: local, slots: 2}\n  kaggle: {runner: local, gpu: [T4x2]}\n  vast: {runner: local, gpu: [RTX_4090, A100]}\ndefaults: {on: [here]}\n"
 			text := "jobs:\n  base: {run: python3 train.py, code: ../code}\n"
 			switch {
@@ -173,9 +187,10 @@ func TestNotActedOnYet(t *testing.T) {
 	_, section, _ := strings.Cut(string(b), "## Not acted on yet\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	var code strings.Builder
+	shown := []string{"reconcile/platform.go", "reconcile/census.go", "reconcile/crew.go"} // what watches for changes of the configuration, prints a price, groups jobs
 	for _, f := range goFiles(t) {
-		if !strings.HasSuffix(f, "_test.go") && !strings.HasPrefix(filepath.ToSlash(f), "plan/") && filepath.ToSlash(f) != "reconcile/platform.go" {
-			src, err := os.ReadFile(f) // platform.go only watches for changes of the configuration
+		if !strings.HasSuffix(f, "_test.go") && !strings.HasPrefix(filepath.ToSlash(f), "plan/") && !slices.Contains(shown, filepath.ToSlash(f)) {
+			src, err := os.ReadFile(f)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -184,7 +199,7 @@ func TestNotActedOnYet(t *testing.T) {
 	}
 	for field, selector := range map[string]string{
 		"limits.wall": ".Limits.Wall", "limits.paid": ".Limits.Paid", "limits.price": ".Limits.Price", "limits.parallel": ".Limits.Parallel",
-		"limits.retries": ".Limits.Retries", "max_price": ".MaxPrice", "score": ".Score", "priority": ".Priority", "suspend": ".Suspend",
+		"limits.retries": ".Limits.Retries", "max_price": ".MaxPrice", "score": ".Score.AtLeast", "priority": ".Priority", "suspend": ".Suspend",
 		"requires": ".Requires", "metrics": ".Metrics", "trust": ".Trust",
 	} {
 		used, listed := regexp.MustCompile(regexp.QuoteMeta(selector)+`\b`).MatchString(code.String()), strings.Contains(section, "`"+field+"`")
