@@ -7,6 +7,7 @@ import (
 	"io"
 	"regexp"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 
@@ -67,7 +68,7 @@ func parse(file string, data []byte) (root *node, ps problems) {
 		ps.refuse(Pos{File: file, Line: 1, Col: 1}, "EmptyFile", "the file holds nothing", "a mapping", "write it or delete the file")
 		return nil, ps
 	case err != nil:
-		ps.syntax(file, data, err)
+		ps.syntax(file, data)
 		return nil, ps
 	}
 	switch err := d.Decode(&second); {
@@ -76,7 +77,7 @@ func parse(file string, data []byte) (root *node, ps problems) {
 		ps.refuse(pos, "SecondDocument", "a second YAML document", "one document per file", "move it into a file of its own")
 		return nil, ps
 	case !errors.Is(err, io.EOF):
-		ps.syntax(file, data, err)
+		ps.syntax(file, data)
 		return nil, ps
 	}
 	root = doc.Content[0] // a document node has exactly one child
@@ -97,22 +98,64 @@ var errLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)$`) // table of on
 var parserErrors = []string{"did not find expected <", "did not find expected node content", "did not find expected '-'", "did not find expected key",
 	"did not find expected ','", "found duplicate %", "found undefined tag handle", "found incompatible YAML"}
 
-// syntax reports the parser's own error. It gives a line at most; the column is that of the line's first character.
-func (ps *problems) syntax(file string, data []byte, err error) {
-	pos, text := Pos{File: file}, err.Error()
-	if m := errLine.FindStringSubmatch(text); m != nil {
-		pos.Line, _ = strconv.Atoi(m[1])
-		text = m[2]
+// blockErrors are messages whose line is that on which the whole mapping or list began, or none. (Table of values.)
+var blockErrors = []string{"did not find expected key", "did not find expected '-'", unknownAnchor}
+
+const unknownAnchor = "unknown anchor '"
+
+// maxSought bounds the files in which the line of such a message is looked for, in bytes: each look parses a part again.
+const maxSought = 64 << 10
+
+// failure is what the library says of these bytes, and the line that it names, 0: none; "": it can read them.
+func failure(data []byte) (line int, text string) {
+	d := yaml.NewDecoder(bytes.NewReader(data))
+	for range 2 {
+		var doc node
+		err := d.Decode(&doc)
+		if errors.Is(err, io.EOF) {
+			return 0, ""
+		}
+		if err == nil {
+			continue
+		}
+		if m := errLine.FindStringSubmatch(err.Error()); m != nil {
+			line, _ = strconv.Atoi(m[1])
+			return line, strings.TrimSpace(m[2])
+		}
+		return 0, strings.TrimSpace(err.Error())
 	}
-	if pos.Line > 0 && slices.ContainsFunc(parserErrors, func(p string) bool { return strings.HasPrefix(text, p) }) {
-		pos.Line++
+	return 0, ""
+}
+
+// syntax reports what the parser could not read. It gives a line at most; the column is that of the line's first character.
+func (ps *problems) syntax(file string, data []byte) {
+	begins := func(text string) func(string) bool { return func(p string) bool { return strings.HasPrefix(text, p) } }
+	// Of what began on the first line the library names the line on which it ended: with an empty one before it, none is the first.
+	line, text := failure(append([]byte{'\n'}, data...))
+	if !slices.ContainsFunc(parserErrors, begins(text)) {
+		line-- // it counts from 1 here
 	}
-	lines := bytes.Split(bytes.TrimRight(data, "\n"), []byte("\n"))
-	pos.Line = max(1, min(pos.Line, len(lines)))
-	line := lines[pos.Line-1]
-	pos.Col = 1 + len(line) - len(bytes.TrimLeft(line, " "))
-	if text = strings.TrimSpace(text); looksSecret(text) != "" { // an anchor may be named like one
+	data = bytes.TrimRight(data, "\n")
+	lines := bytes.SplitAfter(data, []byte("\n"))
+	line = max(1, min(line, len(lines)))
+	if slices.ContainsFunc(blockErrors, begins(text)) && len(data) <= maxSought {
+		ends := make([]int, len(lines)+1)
+		for i, l := range lines {
+			ends[i+1] = ends[i] + len(l)
+		}
+		line += sort.Search(len(lines)-line, func(n int) bool { // the first one with which it cannot be read
+			_, also := failure(data[:ends[line+n]])
+			return also == text
+		})
+	}
+	pos := Pos{File: file, Line: line, Col: 1 + len(lines[line-1]) - len(bytes.TrimLeft(lines[line-1], " "))}
+	switch name, alias := strings.CutPrefix(text, unknownAnchor); {
+	case looksSecret(text) != "": // an anchor may be named like one
 		text = "the parser's message is not shown, since it has a secret in it"
+	case alias:
+		name, _, _ = strings.Cut(name, "'")
+		ps.refuse(pos, "Alias", "alias *"+clip(name), "no aliases", "use `like` to copy a job")
+		return
 	}
 	ps.refuse(pos, "Syntax", "not YAML: "+text, "", "check the indentation, the quotes and the brackets of this line and the one before it")
 }
