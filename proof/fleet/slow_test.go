@@ -1,7 +1,9 @@
 package fleet_test
 
 import (
+	"context"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,13 +15,35 @@ import (
 	"github.com/headway-run/headway/proof/fleet"
 	"github.com/headway-run/headway/reconcile"
 	"github.com/headway-run/headway/runners"
+	"github.com/headway-run/headway/runners/bucket"
+	"github.com/headway-run/headway/runners/bucket/mem"
 	"github.com/headway-run/headway/runners/sim"
 )
 
+// cut is a machine's way to the store that breaks within the first lease: what the worker would say at its end, which is the
+// instant at which the reconciler writes it off and has the machine killed, never arrives.
+type cut struct {
+	bucket.Bucket
+	at time.Time
+}
+
+// Put implements bucket.Bucket.
+func (c *cut) Put(ctx context.Context, key string, body bucket.Body, cond bucket.Cond) (bucket.Version, error) {
+	if !time.Now().Before(c.at) {
+		return "", &bucket.Error{Op: "put", Key: key, Code: bucket.Unknown, Err: syscall.EHOSTUNREACH}
+	}
+	return c.Bucket.Put(ctx, key, body, cond)
+}
+
 // slow runs one job under a reconciler, until it has failed or finished: each step takes six floors, and the loop says
-// nothing before the first one ends. It reports why it ended and how many launches that took.
+// nothing before the first one ends; without notice before a kill, its machines also lose their network within the first
+// lease. It reports why it ended and how many launches that took.
 func slow(t *testing.T, retries int, notice time.Duration) (y *yard, why string, e *reconcile.Explanation) {
-	y = open(t, fleet.Config{Undeclared: true}, sim.Config{Model: sim.Model{Notice: notice, Step: 90 * time.Second, Steps: 10, LeaseFloor: 15 * time.Second}}, "")
+	c := sim.Config{Model: sim.Model{Notice: notice, Step: 90 * time.Second, Steps: 10, LeaseFloor: 15 * time.Second}, Bucket: mem.New()}
+	if notice == 0 {
+		c.Port = func(int) bucket.Bucket { return &cut{Bucket: c.Bucket, at: time.Now().Add(30 * time.Second)} }
+	}
+	y = open(t, fleet.Config{Undeclared: true}, c, "")
 	j := plan.Job{Name: "slow", Group: "slow", Kind: "train", Argv: []string{"train"}, On: []string{"sim"}, Limits: plan.Limits{Retries: retries},
 		Milestones: plan.Milestones{Steps: 3}, FLOPs: flops.Work{Steps: 10}, OnDelete: plan.Drain, Generation: 1}
 	j.Work = j.Digest()
