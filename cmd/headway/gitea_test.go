@@ -95,7 +95,7 @@ func TestGiteaLabel(t *testing.T) {
 		t.Fatalf("HEADWAY_TEST_GITEA does not describe a server (%v): run .ci/gitea/run go test -tags gitea -run Gitea ./cmd/headway", err)
 	}
 	ask := asking(t, s.URL+"/api/v1/", s.User, s.Password)
-	for _, way := range []string{"merge", "squash", "rebase"} {
+	for _, way := range []string{"merge", "squash", "rebase", "rebase-merge"} {
 		name := fmt.Sprintf("label-%s-%d", way, time.Now().UnixNano())
 		repository := "repos/" + s.User + "/" + name
 		ask("POST", "user/repos", map[string]any{"name": name, "default_branch": "main"}, nil)
@@ -129,6 +129,9 @@ func TestGiteaLabel(t *testing.T) {
 		eventually("two branches", func() bool { var known []any; ask("GET", repository+"/branches", nil, &known); return len(known) == 2 })
 		var pr struct{ Number int }
 		ask("POST", repository+"/pulls", map[string]any{"head": "more", "base": "main", "title": "more"}, &pr)
+		if way == "rebase-merge" { // where the base has not moved, it is a merge of the commits as they are
+			ask("POST", repository+"/contents/README.md", map[string]any{"content": "", "message": "beside it", "branch": "main"}, nil)
+		}
 		p.vars = map[string]string{"GITEA_TOKEN": token("write:issue", "read:user", "write:repository")}
 		args := []string{"--forge", "gitea", "--api", s.URL + "/api/v1", "--repository", s.User + "/" + name, "--pull", fmt.Sprint(pr.Number)}
 		has(t, p.run(3, args...), "comment created "+s.URL, "status headway/plan (team-a): failure")

@@ -11,6 +11,7 @@ import (
 	"github.com/headway-run/headway/plan"
 	"github.com/headway-run/headway/reconcile"
 	"github.com/headway-run/headway/reconcile/forge"
+	"github.com/headway-run/headway/reconcile/repo"
 )
 
 // How far back the commit is looked for by which a job was changed, and the one in force; how long a forge is asked in one pass, and
@@ -49,6 +50,7 @@ type answer struct {
 type lineage struct {
 	parents func(commit string) ([]string, error)
 	works   func(commit string) (map[string]plan.Digest, error)
+	holds   func(commit, other string) (bool, error) // other is in the history of commit
 }
 
 func (h lineage) first(commit string) (string, error) {
@@ -71,6 +73,28 @@ func (h lineage) leads(tip, over string) (ok bool, err error) {
 		}
 	}
 	return tip == over && over != "", nil
+}
+
+// remade says whether a merge is what a forge made of commits that it had put on top of its first parent (Gitea's rebase with a merge
+// commit): they have other names there than in the pull request, so what is held against it is their form. Nothing but one line of
+// them lies between its parents, so it changes what they do; and the pull request's own commits are nowhere in its history, as they are
+// where somebody moved the branch by hand and the forge found a merge behind it.
+func (h lineage) remade(commit string, parents []string, m forge.Merged) bool {
+	if m.Made != commit || len(parents) != 2 || len(m.Heads) == 0 || parents[0] == parents[1] {
+		return false
+	}
+	at := parents[1]
+	for step := 0; at != parents[0]; step++ {
+		before, err := h.parents(at)
+		if err != nil || len(before) != 1 || step == labelHistory {
+			return false
+		}
+		at = before[0]
+	}
+	return !slices.ContainsFunc(m.Heads, func(head string) bool {
+		is, err := h.holds(commit, head)
+		return is || err != nil
+	})
 }
 
 // cameBy finds the commit by which each of these jobs came to stand for the work that it stands for at tip: back along first
@@ -123,7 +147,7 @@ func (l *labels) approved(ctx context.Context, d *reconcile.Desired, over string
 	for _, n := range names {
 		if commit := came[n]; commit != "" {
 			parents, err := h.parents(commit)
-			if err == nil && l.carries(ctx, commit, parents, d.Branch, d.Plan.Config.Guard.ReplaceLabel) {
+			if err == nil && l.carries(ctx, commit, parents, h, d.Branch, d.Plan.Config.Guard.ReplaceLabel) {
 				out = append(out, n)
 			}
 		}
@@ -158,7 +182,7 @@ func (l *labels) remembering(h lineage, names []string) lineage {
 // carries says whether a pull request that brought a commit to a branch has the label. A commit that has none is asked about again.
 // What a merge changes is its pull request's only where that was merged into its first parent: where the branch was moved on to a
 // merge that a pull request ends in or holds, it is the branch's own changes that look as if the merge had brought them.
-func (l *labels) carries(ctx context.Context, commit string, parents []string, branch, label string) bool {
+func (l *labels) carries(ctx context.Context, commit string, parents []string, h lineage, branch, label string) bool {
 	key := commit + " " + label
 	if a, ok := l.last[key]; ok && (a.labelled || time.Since(a.at) < labelPause) {
 		return a.labelled
@@ -177,7 +201,7 @@ func (l *labels) carries(ctx context.Context, commit string, parents []string, b
 	})
 	has := slices.ContainsFunc(merged, func(m forge.Merged) bool {
 		brought := func(parent string) bool { return slices.Contains(m.Heads, parent) }
-		return len(parents) < 2 || slices.ContainsFunc(parents[1:], brought)
+		return len(parents) < 2 || slices.ContainsFunc(parents[1:], brought) || h.remade(commit, parents, m)
 	})
 	if has || len(merged) == 0 {
 		l.well()
@@ -204,6 +228,10 @@ func (l *loop) lineage(ctx context.Context) lineage {
 				return nil, err
 			}
 			return worksByName(earlier), nil
+		},
+		holds: func(commit, other string) (bool, error) {
+			is, err := l.git.Relate(ctx, other, commit)
+			return is == repo.Same || is == repo.Ahead, err
 		}}
 }
 

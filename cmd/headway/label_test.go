@@ -316,6 +316,65 @@ func TestAMergeTheOtherWayRound(t *testing.T) {
 	}
 }
 
+// A merge that Gitea made of commits that it had rebased counts, though they have other names in the pull request. Not so one that the
+// forge only found behind commits of the pull request, one between whose parents there is another merge, or one that it does not name.
+func TestAMergeOfWhatWasRebased(t *testing.T) {
+	f := newSmallForge(t)
+	p := replacing(t, f.URL)
+	client, err := forge.Reader(forge.Job{Forge: forge.Gitea, API: f.URL + "/api/v1", Repository: "acme/plans", Token: forge.NewToken(canary)}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	git := func(args ...string) string { t.Helper(); return gitIn(t, p.dir, args...) }
+	merge := func(other string) string {
+		t.Helper()
+		git("merge", "-q", "--no-ff", "-m", "merged", other)
+		return git("rev-parse", "HEAD")
+	}
+	git("checkout", "-q", "-B", "main", p.base)
+	git("commit", "-q", "--allow-empty", "-m", "the base moves")
+	moved := git("rev-parse", "HEAD")
+	git("cherry-pick", p.head)
+	git("commit", "-q", "--allow-empty", "-m", "and one more")
+	rebased := git("rev-parse", "HEAD")
+	git("reset", "-q", "--hard", moved)
+	made := merge(rebased)
+	git("checkout", "-q", "-B", "side", rebased)
+	git("commit", "-q", "--allow-empty", "-m", "of the pull request")
+	side := git("rev-parse", "HEAD")
+	git("reset", "-q", "--hard", rebased)
+	merge(side)
+	crossed := git("rev-parse", "HEAD")
+	git("checkout", "-q", "-B", "main", moved)
+	around := merge(crossed)
+	git("reset", "-q", "--hard", moved)
+	git("merge", "-q", "--no-ff", "-m", "merged", side)
+	apart := git("rev-parse", "HEAD")
+	const gone = "9f2c000000000000000000000000000000000009"
+	for _, c := range []struct {
+		what, tip, made, head string
+		accepted              bool
+	}{
+		{"rebased and merged", made, made, p.head, true},
+		{"rebased and merged, its commits are not here", made, made, gone, true},
+		{"another merge is said", made, apart, p.head, false},
+		{"no merge is said", made, "", p.head, false},
+		{"found behind a commit of the pull request", made, made, moved, false},
+		{"found behind one that the branch was moved on to", apart, apart, rebased, false},
+		{"another merge between", around, around, gone, false},
+	} {
+		git("reset", "-q", "--hard", c.tip)
+		f.merged = map[string]any{c.tip: map[string]any{"number": 7, "merged": true, "merge_commit_sha": c.made, "head": map[string]any{"sha": c.head}, "labels": []any{map[string]any{"name": "ok: replace"}},
+			"base": map[string]any{"ref": "main", "repo": map[string]any{"full_name": "acme/plans"}}}}
+		l := p.following(client, c.tip)
+		d := l.p.desired()
+		d.Branch = "main"
+		if got := l.labels.approved(t.Context(), d, p.base, []string{"old"}, l.lineage(t.Context())); (len(got) == 1) != c.accepted || l.labels.last[c.tip+" ok: replace"].at.IsZero() {
+			t.Errorf("%s: approved %q; asked of %v; said %s", c.what, got, l.labels.last, &p.said)
+		}
+	}
+}
+
 // What the flags of watch come to, before anything is asked.
 func TestWatchNamesTheForge(t *testing.T) {
 	const gitea, other = "https://git.example.com/acme/plans", "https://example.org/acme/plans"

@@ -205,6 +205,7 @@ type pull struct {
 
 	MergedAt string `json:"merged_at"` // GitHub
 	Merged   bool   `json:"merged"`    // Gitea
+	Made     string `json:"merge_commit_sha"`
 
 	// GitLab's names
 	IID    int    `json:"iid"`

@@ -46,6 +46,7 @@ type Merged struct {
 	Into   string   // the branch
 	Heads  []string // the newest commit of its own, and, on GitLab, the one that its commits were squashed into
 	Labels []string // as they are now
+	Made   string   // Gitea: the commit that it made, or found, when it was merged; "": not said
 }
 
 // merged says whether a pull request is, in the words of each forge.
@@ -88,7 +89,11 @@ func (c *Client) Merged(ctx context.Context, commit string) (out []Merged, err e
 		if p.merged(c.job.Forge) && c.goesHere(&p) && len(out) < maxMerged {
 			facts := p.facts(c.job.Forge)
 			heads := slices.DeleteFunc([]string{facts.Head, p.Squash}, func(h string) bool { return !isCommit(h) })
-			out = append(out, Merged{Number: p.Number + p.IID, Into: facts.Into, Heads: heads, Labels: p.Labels})
+			m := Merged{Number: p.Number + p.IID, Into: facts.Into, Heads: heads, Labels: p.Labels}
+			if c.job.Forge == Gitea && isCommit(p.Made) {
+				m.Made = p.Made
+			}
+			out = append(out, m)
 		}
 	}
 	switch c.job.Forge {

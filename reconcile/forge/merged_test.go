@@ -54,6 +54,9 @@ func TestMergedAsEachForgeTellsIt(t *testing.T) {
 		if k != forge.Gitea {
 			want = append(want, forge.Merged{Number: 6, Into: "stack", Heads: []string{head}})
 		}
+		if k == forge.Gitea {
+			want[0].Made = head
+		}
 		if k == forge.GitLab {
 			want[1].Heads = append(want[1].Heads, "9f2c000000000000000000000000000000000008")
 		}
