@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -68,10 +69,16 @@ func (v *commenting) run(ctx context.Context, e env) error {
 		p.approved = v.approving(p)
 	}
 	d, text, err := v.plan(ctx, p)
+	if p.unusable() != nil { // nothing can be asked by such a headway.yaml; what is wrong with it can be said
+		d, err = &plan.Changes{Root: v.rootOf(ctx, p), Commit: p.commit, Problems: p.problems, Errored: true, Alone: true}, nil
+		d.Settle(p.plan)
+	}
 	if err != nil {
 		return v.broken(ctx, e, v.rootOf(ctx, p), err)
 	}
 	text += v.letting(p)
+	quiet := text == ""
+	text += v.unseen(p)
 	body := e.hidden.known(d.Markdown(maxComment - len(text) - 1))
 	marker, rest, _ := strings.Cut(body, "\n") // the marker stays the first line
 	body = marker + "\n" + text + rest
@@ -79,7 +86,7 @@ func (v *commenting) run(ctx context.Context, e env) error {
 		p.printProblems()
 	}
 	said := exitOf(d)
-	post := forge.Post{Marker: plan.Marker(d.Root), Body: body, Empty: said == nil && text == "", Head: v.job.Head}
+	post := forge.Post{Marker: plan.Marker(d.Root), Body: body, Empty: said == nil && quiet, Head: v.job.Head}
 	if err := v.say(ctx, e, post, v.status(e, d)); err != nil {
 		return err
 	}
@@ -222,6 +229,15 @@ func (v *commenting) plan(ctx context.Context, p *project) (*plan.Changes, strin
 	d.Problems, d.Commit, d.Alone = p.problems, p.commit, true
 	d.Settle(p.plan)
 	return d, text, nil
+}
+
+// unseen says that the store is a folder beside the plans which is not in this checkout: a CI job's never has it.
+func (v *commenting) unseen(p *project) string {
+	if _, err := os.Stat(filepath.Join(p.root, stateFolder, "store")); v.job.Fork || p.plan.Config.Store != "embedded" || !errors.Is(err, fs.ErrNotExist) {
+		return ""
+	}
+	return "> The store is a folder beside the plans (`store: embedded`), and this checkout has none: what is in force, runs or is finished is not known here, " +
+		"and no guard could look at it. A store that this job may read, such as `s3://…`, is known.\n\n"
 }
 
 // rootOf is the name of the plan repository, which a headway.yaml with an error may not say: then the base's does.

@@ -202,6 +202,7 @@ func TestCommentOnAPullRequest(t *testing.T) {
 	p.pushed(f, false)
 	has(t, p.run(2), "comment created https://git.example.com/c/1", "status headway/plan (team-a): success")
 	has(t, f.comments[0], "<!-- headway:plan root=team-a head="+p.head[:12]+" digest=sha256:", "1 to start", "| new |")
+	has(t, f.comments[0], "> The store is a folder beside the plans (`store: embedded`), and this checkout has none: what is in force, runs or is finished is not known here")
 	has(t, p.run(2), "comment unchanged")
 
 	p.write("plans/new.yaml", "jobs:\n  new: {run: exit 1}\n")
@@ -221,7 +222,7 @@ func TestCommentOnAPullRequest(t *testing.T) {
 	p.head = p.commit("a mistake in headway.yaml")
 	p.pushed(f, false)
 	has(t, p.run(1), "error: headway.yaml:2:", "comment edited", "status headway/plan (team-a): error") // the base's name finds it
-	has(t, f.comments[0], "No plan of "+p.head[:12], "https://git.example.com/acme/plans/actions/runs/9", "!naem")
+	has(t, f.comments[0], "<!-- headway:plan root=team-a head="+p.head[:12], "### Error: no jobs", "- headway.yaml:2:1: unknown key &#34;naem&#34;", "did you mean name", "No store was asked", "!more that do not fit")
 
 	if len(f.comments) != 1 {
 		t.Errorf("%d comments: %q", len(f.comments), f.comments)

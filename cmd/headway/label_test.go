@@ -197,7 +197,7 @@ func TestCommentReadsTheLabel(t *testing.T) {
 	p := replacing(t, f.URL)
 	p.pushed(f, false)
 	has(t, p.run(3), "comment created", "status headway/plan (team-a): failure")
-	has(t, f.comments[0], "GuardReplaceAfter", "put the label ok: replace on its pull request", "Allow-Replace: old", "!lets this replace")
+	has(t, f.comments[0], "GuardReplaceAfter", "put the label ok: replace on its pull request", "Allow-Replace: old", "!lets this replace", "!this checkout has none")
 	has(t, f.statuses[0]["description"], "refused: if it shall be replaced, put the label ok: replace on its pull request, or say so in the commit message: Allow-Replace: old")
 
 	f.labels = []string{"bug", "ok: replace"}
