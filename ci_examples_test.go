@@ -72,9 +72,28 @@ func shellLines(doc any) (out []string) {
 	return out
 }
 
+// used are the actions that a workflow or an action uses.
+func used(doc any) (out []string) {
+	switch d := doc.(type) {
+	case map[string]any:
+		for k, v := range d {
+			if name, ok := v.(string); ok && k == "uses" {
+				out = append(out, name)
+			} else {
+				out = append(out, used(v)...)
+			}
+		}
+	case []any:
+		for _, v := range d {
+			out = append(out, used(v)...)
+		}
+	}
+	return out
+}
+
 // TestCIExamples: the ready workflow files and the action are YAML, every command of headway in them exists with its flags,
-// comment is the only one of them, they ask for no more rights than a comment and a status need, and no text of a pull request
-// reaches a shell.
+// comment is the only one of them, they ask for no more rights than a comment and a status need, no text of a pull request
+// reaches a shell, and the actions of others are pinned to a commit: whoever moves a tag would get the job's token.
 func TestCIExamples(t *testing.T) {
 	h := newHelp(t)
 	verbs := h.verbs(t)
@@ -100,6 +119,11 @@ func TestCIExamples(t *testing.T) {
 				} else { // a verb that fails ends the job, and the comment of the commit before would stay
 					t.Errorf("%s: headway %s stands beside headway comment, which says an error of the plan itself", path, m[1])
 				}
+			}
+		}
+		for _, name := range used(doc) {
+			if name != "headway-run/headway@v1" && !regexp.MustCompile(`^[a-z-]+/[a-z-]+@[0-9a-f]{40}$`).MatchString(name) {
+				t.Errorf("%s uses %s: name a commit of it", path, name)
 			}
 		}
 		uses := at(doc, "jobs", "plan", "steps")
