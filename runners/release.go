@@ -2,6 +2,7 @@ package runners
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -87,25 +88,31 @@ func (d Dispatcher) ask(ctx context.Context, r Runner, e Dispatch, work string) 
 		}
 		return Release{Settlement: Pending, Text: "no receipt, and this platform cannot list its launches: look there by hand"}, nil
 	}
-	out := Release{Settlement: Closed}
-	for _, h := range handles {
+	var out Release
+	var failed error
+	for i, h := range handles {
 		if Passed(d.Until) {
 			return Release{}, &Late{Op: "release"}
 		}
-		a, err := callRelease(ctx, r, platform, h)
-		if err != nil {
-			return Release{}, err
-		}
-		if a.Settlement < out.Settlement || out.Text == "" {
-			out = a
-		} else if a.Settlement == Bounded && a.Until.After(out.Until) {
+		switch a, err := callRelease(ctx, r, platform, h); {
+		case err != nil: // the others are told to end all the same
+			failed = cmp.Or(failed, err)
+		case i == 0 || a.lessThan(out):
 			out = a
 		}
+	}
+	if failed != nil {
+		return Release{}, failed
 	}
 	if unlisted != nil { // what is known was told to end, and a twin could be missed: nothing may be called closed
 		return Release{}, unlisted
 	}
 	return out, nil
+}
+
+// lessThan reports whether an answer leaves more open than another: less settled, or bounded by a later time.
+func (a Release) lessThan(b Release) bool {
+	return a.Settlement < b.Settlement || a.Settlement == Bounded && b.Settlement == Bounded && a.Until.After(b.Until)
 }
 
 // listed reports whether the platform itself says that a dispatch still runs.

@@ -275,6 +275,53 @@ func twin() fake {
 	}}
 }
 
+// Of a launch that started twice the least that is known of either counts, whichever of the two was asked first and whether or
+// not its platform found words for it.
+func TestOfTwoInstancesTheLessSettledAnswers(t *testing.T) {
+	until := time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
+	answers := []runners.Release{{}, {Text: "terminating"}, {Settlement: runners.Bounded, Until: until, Text: "its session ends"},
+		{Settlement: runners.Bounded, Until: until.Add(time.Hour)}, {Settlement: runners.Closed}, {Settlement: runners.Closed, Text: "gone"}}
+	for _, first := range answers {
+		for _, second := range answers {
+			s := newStore()
+			launched(t, s, 1)
+			f := fake{release: func(h json.RawMessage) (runners.Release, error) {
+				if string(h) == `{"twin":2}` {
+					return second, nil
+				}
+				return first, nil
+			}}
+			twin := []runners.Running{{Work: work, Dispatch: 1, Handle: json.RawMessage(`{"twin":2}`)}}
+			want := min(first.Settlement, second.Settlement)
+			a, err := runners.Dispatcher{Bucket: s}.Release(t.Context(), lister{f, twin, nil}, work, 1)
+			if err != nil || a.Settlement != want {
+				t.Errorf("%+v, then %+v: %+v, %v, want %s", first, second, a, err, want)
+			}
+			if latest := (map[bool]time.Time{true: first.Until, false: second.Until})[first.Until.After(second.Until)]; want == runners.Bounded && !a.Until.Equal(latest) {
+				t.Errorf("%+v, then %+v: bounded by %s, want the later of the two", first, second, a.Until)
+			}
+		}
+	}
+}
+
+// A release that fails for one of two instances is told to the other all the same, and nothing is called over.
+func TestAReleaseThatFailsReachesTheTwin(t *testing.T) {
+	s := newStore()
+	launched(t, s, 1)
+	var asked []string
+	f := fake{release: func(h json.RawMessage) (runners.Release, error) {
+		if asked = append(asked, string(h)); len(asked) == 1 {
+			return runners.Release{}, &runners.Failure{Class: runners.Unreachable, Platform: "here"}
+		}
+		return runners.Release{Settlement: runners.Closed}, nil
+	}}
+	twin := []runners.Running{{Work: work, Dispatch: 1, Handle: json.RawMessage(`{"twin":2}`)}}
+	a, err := runners.Dispatcher{Bucket: s}.Release(t.Context(), lister{f, twin, nil}, work, 1)
+	if len(asked) != 2 || a.Settlement != runners.Pending || runners.ClassOf(err) != runners.Unreachable {
+		t.Errorf("asked %q: %+v, %v", asked, a, err)
+	}
+}
+
 // Answers are kept when they say something new; the last word is not asked again.
 func TestReleaseIsKeptOnce(t *testing.T) {
 	s := newStore()
