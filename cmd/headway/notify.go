@@ -92,7 +92,11 @@ func eventsOf(report *reconcile.Report, before *plan.Accepted) (out []notify.Eve
 	}
 	for _, p := range report.Platforms {
 		if told, why := worthTelling(p); told {
-			out = append(out, notify.Event{What: notify.Parked, Key: p.Name + "/" + p.Spell, Platform: p.Name, Reason: why, Fresh: refused[p.Name]})
+			key := p.Name + "/" + p.Spell
+			if p.Closed && p.Series > 1 { // its series may have been told of as a pause, which ends by itself; this does not
+				key += "/closed"
+			}
+			out = append(out, notify.Event{What: notify.Parked, Key: key, Platform: p.Name, Reason: why, Fresh: refused[p.Name]})
 		}
 	}
 	for _, o := range report.Orphans {

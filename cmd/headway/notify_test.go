@@ -23,7 +23,8 @@ func TestEventsOf(t *testing.T) {
 			"w4": {State: plan.StateHeld}, "w5": {State: plan.StateClaimed}, "w6": {State: plan.StateAbsent},
 		},
 		Platforms: []reconcile.PlatformState{
-			{Name: "well"}, {Name: "full", Parked: time.Minute, Class: "no_slots", Series: 500, Spell: "s"}, {Name: "odd", Closed: true, Spell: "s"},
+			{Name: "well"}, {Name: "full", Parked: time.Minute, Class: "no_slots", Series: 500, Spell: "s"}, {Name: "odd", Closed: true, Series: 1, Spell: "s"},
+			{Name: "worse", Closed: true, Series: 4, Spell: "u"}, // told of as away before, by its spell: this is news
 			{Name: "used-up", Parked: time.Hour, Class: "quota_exhausted", Series: 1, Spell: "q"}, {Name: "once", Parked: time.Minute, Class: "unreachable", Series: 1, Spell: "u"},
 			{Name: "away", Parked: time.Minute, Class: "unreachable", Series: 3, Spell: "u"}, {Name: "back", Class: "unreachable", Series: 3, Spell: "u"},
 		},
@@ -37,7 +38,7 @@ func TestEventsOf(t *testing.T) {
 		}
 	}
 	slices.Sort(got)
-	want := []string{"blocked w3/0/0", "failed w1/2/5", "finished w2/1", "orphan p/w9/4/i-1", "parked away/u", "parked odd/s", "parked used-up/q"}
+	want := []string{"blocked w3/0/0", "failed w1/2/5", "finished w2/1", "orphan p/w9/4/i-1", "parked away/u", "parked odd/s", "parked used-up/q", "parked worse/u/closed"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
