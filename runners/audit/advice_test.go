@@ -37,6 +37,7 @@ func advices() map[string]string {
 		"spec deleted": "headway apply", "spec is no JSON": spec, "spec of another identity": spec, "spec of another command": spec, "spec of a newer protocol": newer,
 		"claim missing": claim, "claim copied": claim, "claim nonce twice": claim, "receipt without a claim": claim, "open without a claim": claim,
 		"receipt is half": note, "receipt copied": note, "receipt of another claim": note, "release of another work": note, "release says nonsense": note,
+		"refusal is half": note, "refusal of another dispatch": note, "refusal without a claim": claim,
 		"end of another attempt": note, "end is no JSON": note, "open deleted": writer, "open copied": writer, "open of no holder": writer, "holder twice": writer,
 
 		"pointer to nothing": rewind, "pointer to a milestone completed after the take-over": last, "pointer back within the line": back, "pointer removed": back,
@@ -54,6 +55,11 @@ func advices() map[string]string {
 		"trim record cut short": "headway doctor --deep then names what retention had taken", "trim record of another work": "without one delete it",
 		"stray name among the code": "delete it: no worker asks for it", "stray platform: no JSON": park, "stray platform: of another": park,
 		"stray platform: without a write": park, "stray platform: newer": newer, "stray platform: too big": park,
+		"stray statistics": strange, "stray observation: half": "one end less is known", "stray observation: of another work": "one end less is known",
+		"stray observation: of another card": "one end less is known", "stray observation: of another day": "one end less is known", "stray observation: newer": newer,
+		"stray compact: half": "and is learnt anew", "stray compact: too big": "and is learnt anew", "stray compact: of another platform": "and is learnt anew",
+		"stray compact: without a rev": "and is learnt anew", "stray compact: newer": newer,
+		"stray rule: half": "to begin this rule of notifications anew", "stray rule: of nothing": "to begin this rule of notifications anew", "stray rule: newer": newer,
 		"stray verdict: no JSON": probed, "stray verdict: of nothing": probed, "stray verdict: refused": probed,
 	}
 }

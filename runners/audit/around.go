@@ -9,8 +9,9 @@ import (
 	"github.com/headway-run/headway/runners/witness"
 )
 
-// top are the names that a bucket's first level may have: a table of values. What lies under accepted/ and board/ is the loop's own
-// (headway doctor reads it beside this check), what lies under notify/ says which messages went out, what lies under stats/ and lane/ is for later versions.
+// top are the names that a bucket's first level may have: a table of values. What lies under accepted/ is the loop's own (headway
+// doctor reads it beside this check), what lies under board/ is written afresh within a minute and decides nothing, what lies under
+// lane/ is the deploy lane's own (headway-lane verify follows a release, and headway gc deletes nothing while a record there can't be read).
 var top = map[string]bool{"witness": true, "work": true, "code": true, "platform": true, "accepted": true, "board": true, "notify": true, "stats": true, "lane": true, "trim": true, "_store": true, "_probe": true}
 
 // mostStrange bounds how many names are listed that nobody knows.
@@ -18,7 +19,7 @@ const mostStrange = 100
 
 // around looks at all that is of no work: names at the top, code bundles, platforms, and what is noted of the store.
 func (c *check) around(ctx context.Context) error {
-	for _, part := range []func(context.Context) error{c.names, c.code, c.platforms, c.trims, c.noted} {
+	for _, part := range []func(context.Context) error{c.names, c.code, c.platforms, c.trims, c.learnt, c.told, c.noted} {
 		look := func() error { return part(ctx) }
 		if err := c.twice(look, look); err != nil {
 			return err

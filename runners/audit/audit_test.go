@@ -176,6 +176,12 @@ func (b *bench) around() {
 	b.put(record.CodeKey(strings.Repeat("a1", 20)), []byte("x"))
 	b.put(record.CodeKey(strings.Repeat("a1", 32)), []byte("x"))
 	b.put("accepted/-", []byte("{}"))
+	b.put("board/-", []byte("{}"))
+	o := observed()
+	b.put(record.ObservationKey(o, observedAt()), o)
+	b.put(record.CompactKey(o.Platform, o.GPU, o.Mode), []byte(`{"protocol":1,"rev":1,"write":"`+record.Nonce()+`","platform":"local","gpu":"cpu","mode":"none"}`))
+	b.put(sinceKey, []byte(`{"protocol":1,"to":"HOOK","on":["failed"],"marks":[]}`))
+	b.put("notify/0011/"+record.Nonce(), []byte(`{"protocol":1}`))
 	if err := probe.Write(b.t.Context(), b, probe.Report{Protocol: 1, Pass: true, Time: time.Now().Format(time.RFC3339)}); err != nil {
 		b.t.Fatal(err)
 	}
@@ -195,6 +201,7 @@ func (b *bench) history(i int, finish bool) string {
 	}
 	b.late(work, 3)
 	h = b.capture(work, 2)
+	b.put(record.RefusalKey(work, 2), record.Refusal{Protocol: 1, Work: work, Dispatch: 2, Text: "a twin found another card"})
 	b.put(record.EndKey(work, 2), record.End{Protocol: 1, Work: work, Attempt: 2, Class: "yielded"})
 	b.won(h.Yield(ctx, "spot notice"))
 	h = b.capture(work, 3)
@@ -241,7 +248,7 @@ type spoiled struct {
 }
 
 func allSpoiled() []spoiled {
-	return slices.Concat(spoiledRecords(), spoiledWitnesses(), spoiledPointers(), spoiledSnapshots(), spoiledFiles(), spoiledAround())
+	return slices.Concat(spoiledRecords(), spoiledWitnesses(), spoiledPointers(), spoiledSnapshots(), spoiledFiles(), spoiledAround(), spoiledLearnt())
 }
 
 // template is a sound bucket: a work that runs and one that is finished, to be spoiled, and a neighbour of each sort.

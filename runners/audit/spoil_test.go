@@ -51,6 +51,13 @@ func spoiledRecords() []spoiled {
 		{"release of another work", false, true, func(b *bench, w string) {
 			change(b, record.ReleaseKey(w, 2, 1), func(r *record.Release) { r.Work = record.Hash(nil) })
 		}, Format, func(w string) string { return record.ReleaseKey(w, 2, 1) }},
+		{"refusal is half", false, true, func(b *bench, w string) {
+			b.put(record.RefusalKey(w, 2), b.raw(record.RefusalKey(w, 2))[:10])
+		}, Format, func(w string) string { return record.RefusalKey(w, 2) }},
+		{"refusal of another dispatch", false, true, func(b *bench, w string) {
+			change(b, record.RefusalKey(w, 2), func(r *record.Refusal) { r.Dispatch = 1 })
+		}, Format, func(w string) string { return record.RefusalKey(w, 2) }},
+		{"refusal without a claim", false, false, func(b *bench, w string) { b.put(record.RefusalKey(w, 8), []byte("{}")) }, Claimed, claimKey(8)},
 		{"release says nonsense", false, true, func(b *bench, w string) {
 			change(b, record.ReleaseKey(w, 2, 1), func(r *record.Release) { r.Settlement = "perhaps" })
 		}, Format, func(w string) string { return record.ReleaseKey(w, 2, 1) }},

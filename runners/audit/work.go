@@ -273,12 +273,19 @@ func (c *check) unclaimed(ctx context.Context, w *work, n int64, key, format str
 	return err
 }
 
-// checkAnswers: what a platform answered can be read. Only a deep check asks for it, since it is a request for each.
+// checkAnswers: what a platform answered, and why a worker left before its capture, can be read. Only a deep check asks for it, since it is a request for each.
 func (c *check) checkAnswers(ctx context.Context, w *work, n int64) error {
 	if !c.o.Deep {
 		return nil
 	}
 	for _, key := range w.extras[n] {
+		if key == record.RefusalKey(w.id, n) {
+			var r record.Refusal
+			if _, err := c.decode(ctx, key, doNote, &r, func() (int, bool) { return r.Protocol, r.Work == w.id && r.Dispatch == n }); err != nil {
+				return err
+			}
+			continue
+		}
 		if key != record.ReceiptKey(w.id, n) {
 			var r record.Release
 			ok, err := c.decode(ctx, key, doNote, &r, func() (int, bool) { return r.Protocol, r.Work == w.id && r.Dispatch == n })
