@@ -3,6 +3,7 @@ package reconcile
 import (
 	"context"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/headway-run/headway/plan"
@@ -70,11 +71,7 @@ func (p *pass) counted(c *patrol) {
 			}
 		}
 	}
-	c.lists = nil
-	c.asked, c.known = c.err, c.found
-	if c.err != nil {
-		return // what was not listed this time may still be there
-	}
+	mute := c.take()
 	since := map[string]time.Time{}
 	ours := map[askKey]bool{}
 	for _, o := range c.known {
@@ -83,7 +80,7 @@ func (p *pass) counted(c *patrol) {
 			at = time.Now()
 		}
 		since[o.key()] = at
-		if !again {
+		if !again || mute[o.Platform] {
 			continue
 		}
 		say := p.r.c.Log.Debug
@@ -103,9 +100,28 @@ func (p *pass) counted(c *patrol) {
 		}
 	}
 	for k, q := range p.r.asks {
-		q.listed = q.listed && ours[k]
+		q.listed = q.listed && (ours[k] || mute[q.action.Platform])
 	}
 	c.since = since
+}
+
+// take makes a census the newest one, and returns the platforms that did not answer: of these, what was known before may still
+// be there. They hide nothing of the others.
+func (c *patrol) take() (mute map[string]bool) {
+	mute = map[string]bool{}
+	for _, l := range c.lists {
+		if l.Err != nil {
+			mute[l.Platform] = true
+		}
+	}
+	found := slices.DeleteFunc(c.found, func(o Orphan) bool { return mute[o.Platform] })
+	for _, o := range c.known {
+		if _, seen := c.since[o.key()]; seen && mute[o.Platform] {
+			found = append(found, o)
+		}
+	}
+	c.asked, c.known, c.found, c.lists = c.err, found, nil, nil
+	return mute
 }
 
 // strayed orders the end of what no plan names any more: what still runs after that is found by the next census. No history of
