@@ -206,9 +206,9 @@ func TestMetered(t *testing.T) {
 		Actions: []reconcile.Action{{Kind: reconcile.Launch, Platform: "p", Reason: "decided"}, // and not carried out
 			{Kind: reconcile.Launch, Work: "v", Platform: "p", Dispatch: 1, Done: true, Spent: 2}, {Kind: reconcile.Launch, Platform: "p", Err: refusal},
 			{Kind: reconcile.Launch, Platform: "p", Result: "the plan has changed"}, {Kind: reconcile.Launch, Platform: "p", Err: io.EOF},
-			{Kind: reconcile.WriteOff, Done: true}, {Kind: reconcile.WriteOff, Result: "it has changed since"}, {Kind: reconcile.Stop, Done: true},
+			{Kind: reconcile.WriteOff, Done: true}, {Kind: reconcile.WriteOff, Result: "it has changed since"}, {Kind: reconcile.Stop, Done: true}, {Kind: reconcile.Move, Done: true}, {Kind: reconcile.Move, Result: "it has changed since"},
 			{Kind: reconcile.Release, Done: true, Result: "closed: gone"}, {Kind: reconcile.Release, Result: "the lease has changed since"}}}
-	want := meter.Pass{Took: time.Minute, Releasing: 2, Orphans: 1, Errors: 1, WriteOffs: 1, Stops: 1, Releases: map[string]int{"closed": 1},
+	want := meter.Pass{Took: time.Minute, Releasing: 2, Orphans: 1, Errors: 1, WriteOffs: 1, Stops: 1, Moves: 1, Releases: map[string]int{"closed": 1},
 		States:    map[string]int{plan.StateHeld: 1},
 		Platforms: []meter.Platform{{Name: "p", Parked: time.Second, Series: 1, Live: 3}},
 		Held:      []meter.Work{{ID: "w", Dispatch: 4, Platform: "p"}}, Started: []meter.Work{{ID: "v", Dispatch: 1, Platform: "p"}},

@@ -61,7 +61,9 @@ func metered(report *reconcile.Report, err error, took time.Duration) meter.Pass
 			if answer, _, _ := strings.Cut(a.Result, ":"); slices.Contains(meter.Settlements, answer) {
 				p.Releases[answer]++
 			}
-		case reconcile.None, reconcile.Wait, reconcile.Blocked, reconcile.Fail, reconcile.Move:
+		case reconcile.Move:
+			p.Moves += done(a)
+		case reconcile.None, reconcile.Wait, reconcile.Blocked, reconcile.Fail:
 		}
 	}
 	return p

@@ -27,6 +27,7 @@ type Pass struct {
 	Launches  []Launch
 	WriteOffs int            // leases that were revoked as silent
 	Stops     int            // leases that were ended for good
+	Moves     int            // leases that were ended for a better rung
 	Releases  map[string]int // answers of platforms, by one of Settlements
 	Releasing int            // dispatches that a platform is still asked to end
 	Orphans   int
@@ -82,7 +83,8 @@ type launched struct {
 	at       time.Time
 }
 
-// New returns the numbers of a dispatcher with this name and version, all of them zero.
+// New returns the numbers of a dispatcher with this name and version: its counters are zero, and what nobody has looked at
+// yet is not printed, since it is not zero.
 func New(id, version string) *Meter {
 	m := &Meter{set: metrics.NewSet(), platforms: map[string]bool{}, waiting: map[string]launched{}}
 	m.gauge("headway_dispatcher_info", 1, "id", id, "version", version)
@@ -91,9 +93,6 @@ func New(id, version string) *Meter {
 	}
 	m.histogram("headway_pass_seconds")
 	m.set.NewGauge("headway_pass_age_seconds", m.age)
-	for _, s := range States {
-		m.gauge("headway_jobs", 0, "state", s)
-	}
 	for _, s := range Settlements {
 		m.add("headway_releases_total", 0, "settlement", s)
 	}
@@ -105,11 +104,8 @@ func New(id, version string) *Meter {
 	for _, o := range Deliveries {
 		m.add("headway_notifications_total", 0, "outcome", o)
 	}
-	for _, name := range []string{"headway_write_offs_total", "headway_stops_total", "headway_errors_total", "headway_retries_spent_total"} {
+	for _, name := range []string{"headway_write_offs_total", "headway_stops_total", "headway_moves_total", "headway_errors_total", "headway_retries_spent_total"} {
 		m.add(name, 0)
-	}
-	for _, name := range []string{"headway_releases_pending", "headway_orphans", "headway_refusals", "headway_repository_up", "headway_store_up"} {
-		m.gauge(name, 0)
 	}
 	return m
 }
@@ -138,6 +134,7 @@ func (m *Meter) Passed(p Pass) {
 	m.add("headway_passes_total", 1, "result", "ok")
 	m.add("headway_write_offs_total", p.WriteOffs)
 	m.add("headway_stops_total", p.Stops)
+	m.add("headway_moves_total", p.Moves)
 	m.add("headway_errors_total", p.Errors)
 	for s, n := range p.Releases {
 		m.add("headway_releases_total", n, "settlement", among(s, Settlements, "pending"))

@@ -74,7 +74,7 @@ func TestPassesAreCounted(t *testing.T) {
 		m := meter.New(`a"b\`, "dev")
 		work := func(n int64) []meter.Work { return []meter.Work{{ID: "w", Dispatch: n, Platform: "p"}} }
 		ps := []meter.Platform{{Name: "p", Parked: time.Minute, Series: 2, Live: 3}, {Name: "q", Closed: true}}
-		m.Passed(meter.Pass{Took: time.Second, States: map[string]int{plan.StateHeld: 2, "nonsense": 1}, Platforms: ps, Started: work(1), WriteOffs: 1,
+		m.Passed(meter.Pass{Took: time.Second, States: map[string]int{plan.StateHeld: 2, "nonsense": 1}, Platforms: ps, Started: work(1), WriteOffs: 1, Moves: 2,
 			Launches: []meter.Launch{{Platform: "p", Outcome: "launched", Retries: 2}, {Platform: "gone", Outcome: "odd"}}, Releases: map[string]int{"closed": 1}, Releasing: 4, Orphans: 5})
 		time.Sleep(40 * time.Second)
 		m.Passed(meter.Pass{States: map[string]int{plan.StateHeld: 1}, Held: work(1), Platforms: ps[:1]})
@@ -87,7 +87,7 @@ func TestPassesAreCounted(t *testing.T) {
 			`headway_passes_total{result="ok"}`:                  "3", `headway_passes_total{result="failed"}`: "1", `headway_pass_seconds_count`: "4",
 			`headway_jobs{state="held"}`: "0", `headway_jobs{state="unknown"}`: "0", `headway_store_up`: "0",
 			`headway_launches_total{platform="p",outcome="launched"}`: "1", `headway_launches_total{platform="other",outcome="failed"}`: "1",
-			`headway_retries_spent_total`: "2", `headway_write_offs_total`: "1", `headway_releases_total{settlement="closed"}`: "1",
+			`headway_retries_spent_total`: "2", `headway_write_offs_total`: "1", `headway_moves_total`: "2", `headway_releases_total{settlement="closed"}`: "1",
 			`headway_capture_seconds_count{platform="p"}`: "1", `headway_capture_seconds_sum{platform="p"}`: "40", `headway_platform_parked_seconds{platform="p"}`: "60",
 			`headway_platform_closed{platform="q"}`: "", `headway_pass_age_seconds`: "7",
 		} {
@@ -120,7 +120,34 @@ func TestCardinality(t *testing.T) {
 func everything() *meter.Meter {
 	m := meter.New("d", "dev")
 	m.Passed(meter.Pass{Platforms: []meter.Platform{{Name: "p"}}})
+	m.Repository(true)
 	return m
+}
+
+// What nobody has looked at yet is not printed as 0: neither before the first pass, nor while the store has been away from the start.
+func TestWhatIsNotKnownIsNotZero(t *testing.T) {
+	m := meter.New("d", "dev")
+	gauges := func() (out []string) {
+		for series := range page(t, m) {
+			if i := slices.IndexFunc(meter.Table(), func(x meter.Metric) bool { return x.Name == strings.SplitN(series, "{", 2)[0] }); i >= 0 && meter.Table()[i].Type == meter.Gauge {
+				out = append(out, meter.Table()[i].Name)
+			}
+		}
+		slices.Sort(out)
+		return slices.Compact(out)
+	}
+	own := []string{"headway_dispatcher_info", "headway_pass_age_seconds"}
+	if diff := cmp.Diff(own, gauges()); diff != "" {
+		t.Errorf("before the first pass (-want +printed):\n%s", diff)
+	}
+	m.Passed(meter.Pass{Failed: true})
+	if diff := cmp.Diff(append(own, "headway_store_up"), gauges()); diff != "" {
+		t.Errorf("the store is away (-want +printed):\n%s", diff)
+	}
+	m.Passed(meter.Pass{})
+	if got := page(t, m); got["headway_orphans"] != "0" || got[`headway_jobs{state="held"}`] != "0" || got["headway_store_up"] != "1" {
+		t.Errorf("after a pass that saw nothing: %v", got)
+	}
 }
 
 // TestTheTableIsWhatIsPrinted: each metric of the table is printed with its labels, its type and its help, and no other.
