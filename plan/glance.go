@@ -62,6 +62,9 @@ func (c *Changes) Settle(p *Plan) {
 	for i := range c.Drift {
 		c.Drift[i].Text = redact(c.Drift[i].Text)
 	}
+	for i := range c.Uncommitted {
+		c.Uncommitted[i] = redact(c.Uncommitted[i])
+	}
 	s := &settler{rater: rater{plan: p, rates: map[string]rate{}}, prices: map[string]price{}}
 	s.bill(c.Changes, &c.Totals)
 	if c.Pending != nil {
@@ -95,7 +98,7 @@ type price struct {
 func (s *settler) bill(list []Change, t *Totals) {
 	for i := range list {
 		c := &list[i]
-		c.Next = redact(c.Next)
+		c.Next, c.Pos.File = redact(c.Next), redact(c.Pos.File)
 		for k := range c.Environment {
 			c.Environment[k] = redact(c.Environment[k])
 		}

@@ -31,7 +31,7 @@ func (p Problem) String() string {
 
 // String is file:line:col, or less where less is known. An odd file name is quoted.
 func (p Pos) String() string {
-	s := quoteOdd(p.File)
+	s := quoteOdd(redact(p.File))
 	if p.Line > 0 {
 		s += ":" + strconv.Itoa(p.Line)
 		if p.Col > 0 {
@@ -73,8 +73,11 @@ func printable(s string) string {
 	return b.String()
 }
 
-// sortProblems orders by position, then code, then text, and drops what was said twice.
+// sortProblems orders by position, then code, then text, and drops what was said twice. A file may be named like a secret.
 func sortProblems(ps []Problem) []Problem {
+	for i := range ps {
+		ps[i].Pos.File = redact(ps[i].Pos.File)
+	}
 	slices.SortFunc(ps, func(a, b Problem) int {
 		return cmp.Or(comparePos(a.Pos, b.Pos), cmp.Compare(a.Severity, b.Severity),
 			cmp.Compare(a.Code, b.Code), cmp.Compare(a.Text, b.Text))

@@ -21,7 +21,7 @@ type basis struct {
 
 // basis reads the plan at a ref of this repository.
 func (p *project) basis(ctx context.Context, ref string) (*basis, error) {
-	commit, err := resolve(p.root, ref)
+	commit, err := resolve(p.root, "--base", ref)
 	if err != nil {
 		return nil, err
 	}
@@ -54,10 +54,10 @@ func (p *project) basis(ctx context.Context, ref string) (*basis, error) {
 }
 
 // resolve finds the commit that a ref means in a repository on disk: a full hash, or a name in the order in which Git looks
-// for it, and last a branch of origin, which is all that a fresh clone has of most.
-func resolve(root, ref string) (string, error) {
+// for it, and last a branch of origin, which is all that a fresh clone has of most. An error says which flag named it.
+func resolve(root, flag, ref string) (string, error) {
 	none := func(err error) error {
-		return &exit{code: exitError, err: fmt.Errorf("--base %q: %w", ref, err), hint: "name a branch, a remote branch (origin/main), a tag or a full hash of this repository; git fetch brings what is not here yet"}
+		return &exit{code: exitError, err: fmt.Errorf("%s %q: %w", flag, ref, err), hint: "name a branch, a remote branch (origin/main), a tag or a full hash of this repository; git fetch brings what is not here yet"}
 	}
 	if ref == "" || strings.ContainsFunc(ref, func(r rune) bool { return r <= ' ' || strings.ContainsRune("~^:?*[\\\x7f", r) }) || strings.Contains(ref, "..") || strings.Contains(ref, "@{") {
 		return "", none(errors.New("it is no name of a ref"))

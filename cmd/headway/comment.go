@@ -70,7 +70,8 @@ func (v *commenting) run(ctx context.Context, e env) error {
 	}
 	d, text, err := v.plan(ctx, p)
 	if p.unusable() != nil { // nothing can be asked by such a headway.yaml; what is wrong with it can be said
-		d, err = &plan.Changes{Root: v.rootOf(ctx, p), Commit: p.commit, Problems: p.problems, Errored: true, Alone: true}, nil
+		d, err = plan.Diff(p.plan, nil, nil), nil
+		d.Root, d.Commit, d.Problems, d.Alone = v.rootOf(ctx, p), p.commit, p.problems, true
 		d.Settle(p.plan)
 	}
 	if err != nil {
@@ -176,9 +177,9 @@ func (v *commenting) branchedOff(ctx context.Context, p *project) {
 	if v.base != "" || v.job.Base != "" || v.job.Into == "" {
 		return
 	}
-	into, err := resolve(p.root, "refs/remotes/origin/"+v.job.Into)
+	into, err := resolve(p.root, "branch", "refs/remotes/origin/"+v.job.Into)
 	if err != nil {
-		into, err = resolve(p.root, v.job.Into)
+		into, err = resolve(p.root, "branch", v.job.Into)
 	}
 	var git *repo.Repo
 	if err == nil {

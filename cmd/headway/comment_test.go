@@ -222,7 +222,7 @@ func TestCommentOnAPullRequest(t *testing.T) {
 	p.head = p.commit("a mistake in headway.yaml")
 	p.pushed(f, false)
 	has(t, p.run(1), "error: headway.yaml:2:", "comment edited", "status headway/plan (team-a): error") // the base's name finds it
-	has(t, f.comments[0], "<!-- headway:plan root=team-a head="+p.head[:12], "### Error: no jobs", "- headway.yaml:2:1: unknown key &#34;naem&#34;", "did you mean name", "No store was asked", "!more that do not fit")
+	has(t, f.comments[0], "<!-- headway:plan root=team-a head="+p.head[:12], "### Error: 3 refused", "| ! | more |", "- headway.yaml:2:1: unknown key &#34;naem&#34;", "did you mean name", "No store was asked", "!more that do not fit")
 
 	if len(f.comments) != 1 {
 		t.Errorf("%d comments: %q", len(f.comments), f.comments)

@@ -37,7 +37,7 @@ func newPlan(e env) *cobra.Command {
 	c.Flags().BoolVar(&v.asJSON, "json", false, "one JSON document (docs/json.md)")
 	c.Flags().BoolVar(&v.markdown, "markdown", false, "a comment for a pull request")
 	c.Flags().StringVar(&v.out, "out", "", "also save it to this file, for headway apply FILE")
-	c.Flags().StringVar(&v.at, "at", "", "read the plan of this commit instead of the files on disk (a full hash, or HEAD)")
+	c.Flags().StringVar(&v.at, "at", "", "read the plan of this commit instead of the files on disk (HEAD, a branch, a tag or a full hash)")
 	c.Flags().StringVar(&v.base, "base", "", "show what this commit changes beside what the plan at this ref (a branch, tag or hash) changes already")
 	c.Flags().StringVar(&v.showFile, "show", "", "show a plan that was saved, whether or not it still holds")
 	c.MarkFlagsMutuallyExclusive("json", "markdown")
@@ -53,7 +53,17 @@ func newPlan(e env) *cobra.Command {
 }
 
 func (v *planning) run(ctx context.Context, e env) error {
-	p, err := readProject(ctx, e, v.at)
+	at := v.at
+	if at != "" && at != "HEAD" {
+		root, err := findRoot(e)
+		if err == nil {
+			at, err = resolve(root, "--at", at)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	p, err := readProject(ctx, e, at)
 	if err != nil {
 		return err
 	}

@@ -41,7 +41,8 @@ func readProject(_ context.Context, e env, at string) (*project, error) {
 	defer tree.Close()
 	p := &project{env: e, root: root, commit: workTreeName}
 	p.take(plan.Load(tree))
-	if head, err := tree.Head(); err == nil && head != "" {
+	_, below := os.Stat(filepath.Join(root, ".git")) // in a folder of a repository: no commit holds a plan there, which whoever needs one says
+	if head, err := tree.Head(); err == nil && head != "" && below == nil {
 		all, err := tree.Changes()
 		if err != nil {
 			return p, nil // what differs can't be told, so it is the work tree

@@ -19,7 +19,11 @@ import (
 // save writes a plan to a file, whole or not at all.
 func save(e env, d *plan.Changes, file string) error {
 	if d.Dirty {
-		return &exit{code: exitError, err: fmt.Errorf("a saved plan is of a commit, and the files on disk are not committed: %s", clean(runners.Bound(strings.Join(d.Uncommitted, ", "), 300))), hint: "commit them, or name a commit: --at HEAD"}
+		which := ""
+		if len(d.Uncommitted) > 0 {
+			which = ": " + clean(runners.Bound(strings.Join(d.Uncommitted, ", "), 300))
+		}
+		return &exit{code: exitError, err: fmt.Errorf("a saved plan is of a commit, and the files on disk are not committed%s", which), hint: "commit them, or name a commit: --at HEAD"}
 	}
 	sealed := *d
 	sealed.Sum = unsealed

@@ -262,7 +262,7 @@ func (w *watcher) poll(ctx context.Context) (fresh bool) {
 		head = o.New
 	case repo.BranchGone:
 		text := o.Err.Error()
-		if gone, ok := errors.AsType[*repo.Error](o.Err); ok && w.branch == "" && gone.Class == repo.BranchNotFound && w.git.Branch() == "" {
+		if gone, ok := errors.AsType[*repo.Error](o.Err); ok && w.branch == "" && gone.Text == repo.HeadNamesNone {
 			text = fmt.Sprintf("git remote %s: HEAD names no branch, since a commit is checked out: check out a branch, or name one with --branch NAME (%s)", gone.Remote, gone.Hint)
 		}
 		w.say("repository", "%s: %s", text, w.meanwhile())

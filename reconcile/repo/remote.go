@@ -265,14 +265,17 @@ func (r *remote) tip(ctx context.Context, branch string, a Auth) (plumbing.Hash,
 	return plumbing.ZeroHash, branch, branchNotFound(r.shown, branch, names)
 }
 
+// HeadNamesNone is the text of a BranchNotFound where no branch was asked for and HEAD names none: a commit is checked out.
+const HeadNamesNone = "HEAD names no branch"
+
 func branchNotFound(shown, branch string, have []string) *Error {
 	e := &Error{Class: BranchNotFound, Remote: shown, Text: fmt.Sprintf("there is no branch %q", branch)}
 	if branch == "" {
-		e.Text = "HEAD names no branch"
+		e.Text = HeadNamesNone
 	}
 	switch near := nearest(branch, have); {
 	case len(have) == 0:
-		e.Hint = "the repository has no branch with a commit yet: push one"
+		e.Hint = "the repository has no branch with a commit yet: commit, or push one"
 	case near != "":
 		e.Hint = fmt.Sprintf("did you mean %q?", near)
 	default:
