@@ -395,25 +395,33 @@ func (r *remote) sshAuth(user string, a Auth) (transport.AuthMethod, error) {
 		}
 		helper, method = &m.HostKeyCallbackHelper, m
 	}
-	if len(a.KnownHosts) > 0 {
-		db, err := gitssh.NewKnownHostsDb(a.KnownHosts...)
-		if err != nil {
-			return nil, err
-		}
-		ep, err := transport.NewEndpoint(r.url)
-		if err != nil {
-			return nil, err
-		}
-		port := ep.Port
-		if port == 0 {
-			port = 22
-		}
-		host := net.JoinHostPort(ep.Host, strconv.Itoa(port))
-		// Without the algorithms the client may settle on a kind of key that the file does not list, and refuse a
-		// host that it knows.
-		helper.HostKeyCallback, helper.HostKeyAlgorithms = db.HostKeyCallback(), db.HostKeyAlgorithms(host)
+	db, err := gitssh.NewKnownHostsDb(a.KnownHosts...) // none named: the person's own and the machine's
+	if err != nil {
+		return nil, err
 	}
+	ep, err := transport.NewEndpoint(r.url)
+	if err != nil {
+		return nil, err
+	}
+	// Without the algorithms the client may settle on a kind of key that the file does not list, and refuse a
+	// host that it knows. The library asks for them only where it is given neither callback nor file.
+	helper.HostKeyCallback, helper.HostKeyAlgorithms = db.HostKeyCallback(), db.HostKeyAlgorithms(dialed(ep))
 	return method, nil
+}
+
+// dialed is where the library goes for an endpoint: what a person's ssh config says of the name, as known_hosts has it too.
+func dialed(ep *transport.Endpoint) string {
+	host, port := ep.Host, ep.Port
+	if name := gitssh.DefaultSSHConfig.Get(ep.Host, "Hostname"); name != "" {
+		host = name
+		if n, err := strconv.Atoi(gitssh.DefaultSSHConfig.Get(ep.Host, "Port")); err == nil {
+			port = n
+		}
+	}
+	if port == 0 {
+		port = 22
+	}
+	return net.JoinHostPort(host, strconv.Itoa(port))
 }
 
 func loopback(host string) bool {

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	gitssh "github.com/go-git/go-git/v5/plumbing/transport/ssh"
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/knownhosts"
 )
@@ -189,14 +190,24 @@ func TestAHundredConnections(t *testing.T) {
 	for name, c := range map[string]struct {
 		known []string
 		want  string
+		own   bool // the person's own file, which nobody named
 	}{
-		"by its ed25519 key": {[]string{rsaElsewhere, at(h.addr, h.ed), edElsewhere}, ""},
-		"by its RSA key":     {[]string{edElsewhere, at(h.addr, h.rsa), rsaElsewhere}, ""},
-		"changed":            {[]string{edElsewhere, at(h.addr, signer(t, false)), rsaElsewhere}, "unreachable  HostKeyChanged"},
-		"changed, RSA":       {[]string{rsaElsewhere, at(h.addr, signer(t, true)), edElsewhere}, "unreachable  HostKeyChanged"},
+		"by its ed25519 key":             {[]string{rsaElsewhere, at(h.addr, h.ed), edElsewhere}, "", false},
+		"by its RSA key":                 {[]string{edElsewhere, at(h.addr, h.rsa), rsaElsewhere}, "", false},
+		"changed":                        {[]string{edElsewhere, at(h.addr, signer(t, false)), rsaElsewhere}, "unreachable  HostKeyChanged", false},
+		"changed, RSA":                   {[]string{rsaElsewhere, at(h.addr, signer(t, true)), edElsewhere}, "unreachable  HostKeyChanged", false},
+		"by its ed25519 key, file unset": {[]string{rsaElsewhere, at(h.addr, h.ed), edElsewhere}, "", true},
+		"by its RSA key, file unset":     {[]string{edElsewhere, at(h.addr, h.rsa), rsaElsewhere}, "", true},
+		"changed, file unset":            {[]string{at(h.addr, signer(t, false))}, "unreachable  HostKeyChanged", true},
+		"unknown, file unset":            {[]string{edElsewhere}, "unreachable  HostKeyUnknown", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := watch(t, Options{Remote: "ssh://git@" + h.addr + o.dir, Branch: "main", Auth: Auth{KeyFile: h.keyFile, KnownHosts: h.knownHosts(t, c.known...)}})
+			a := Auth{KeyFile: h.keyFile, KnownHosts: h.knownHosts(t, c.known...)}
+			if c.own {
+				t.Setenv("SSH_KNOWN_HOSTS", a.KnownHosts[0])
+				a.KnownHosts = nil
+			}
+			r := watch(t, Options{Remote: "ssh://git@" + h.addr + o.dir, Branch: "main", Auth: a})
 			let, first := h.let.Load(), Unreachable{}
 			for i := range 100 {
 				got := r.Poll(t.Context())
@@ -215,6 +226,32 @@ func TestAHundredConnections(t *testing.T) {
 				t.Errorf("%d times somebody logged in", n)
 			}
 		})
+	}
+}
+
+// sshNames is a person's ssh config: one name for a host and port.
+type sshNames struct{ name, host, port string }
+
+func (n sshNames) Get(alias, key string) string {
+	return map[string]string{n.name + " Hostname": n.host, n.name + " Port": n.port}[alias+" "+key]
+}
+
+// TestAHostByItsNameInSSHConfig: what counts is the line of the host that the name stands for.
+func TestAHostByItsNameInSSHConfig(t *testing.T) {
+	o := newOrigin(t)
+	o.commit("main", "a", files("x", "1"))
+	h := serveSSH(t)
+	host, port, err := net.SplitHostPort(h.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := gitssh.DefaultSSHConfig
+	t.Cleanup(func() { gitssh.DefaultSSHConfig = before })
+	gitssh.DefaultSSHConfig = sshNames{"plans", host, port}
+	for _, key := range []ssh.Signer{h.ed, h.rsa} {
+		a := Auth{KeyFile: h.keyFile, KnownHosts: h.knownHosts(t, knownhosts.Line([]string{knownhosts.Normalize(h.addr)}, key.PublicKey()))}
+		r := watch(t, Options{Remote: "git@plans:" + o.dir, Branch: "main", Auth: a})
+		expect(t, r, "advanced >a")
 	}
 }
 
