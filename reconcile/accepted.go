@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/headway-run/headway/plan"
 	"github.com/headway-run/headway/runners/bucket"
@@ -32,13 +33,15 @@ func forceKey(root string) string {
 // inForce is the plan that a store goes by for one root: what was accepted last, what is on its way out, and what was
 // refused since.
 type inForce struct {
-	Format  int             `json:"format"`
-	Rev     int64           `json:"rev"`
-	Write   string          `json:"write"` // random, fresh on every write
-	Clean   string          `json:"clean"` // last commit that was accepted without an error
-	Leaving []departing     `json:"leaving,omitempty"`
-	Refused *refused        `json:"refused,omitempty"`
-	Plan    json.RawMessage `json:"plan"` // plan.Accepted
+	Format  int         `json:"format"`
+	Rev     int64       `json:"rev"`
+	Write   string      `json:"write"` // random, fresh on every write
+	Clean   string      `json:"clean"` // last commit that was accepted without an error
+	Leaving []departing `json:"leaving,omitempty"`
+	Refused *refused    `json:"refused,omitempty"`
+	// Limits says since when those of a work are what they are, by the store's time; one that is not named: from its first launch on.
+	Limits map[plan.Digest]string `json:"limits,omitempty"`
+	Plan   json.RawMessage        `json:"plan"` // plan.Accepted
 
 	plan plan.Accepted
 }
@@ -84,6 +87,16 @@ func (f *inForce) equal(o *inForce) bool {
 type stored struct {
 	version bucket.Version
 	force   *inForce
+	date    time.Time // the store's, when it was asked last,
+	heard   time.Time // and when its answer was there
+}
+
+// now is the store's time; zero: it was not heard.
+func (s stored) now() time.Time {
+	if s.date.IsZero() {
+		return time.Time{}
+	}
+	return s.date.Add(time.Since(s.heard))
 }
 
 // Accepted reads the plan that is in force for a root (plan.Config.Name); nil: none was accepted yet. It writes
@@ -108,10 +121,12 @@ func (r *Reconciler) loadForce(ctx context.Context, root string) (stored, error)
 	if err != nil {
 		return stored{}, fmt.Errorf("read the accepted plan: %w", err)
 	}
-	if len(p.Items) == 0 || p.Items[0].Key != key {
-		return stored{}, nil
+	s, heard := stored{}, time.Now()
+	if len(p.Items) > 0 && p.Items[0].Key == key {
+		s, err = r.getForce(ctx, key, p.Items[0].Version)
 	}
-	return r.getForce(ctx, key, p.Items[0].Version)
+	s.date, s.heard = p.Date, heard
+	return s, err
 }
 
 // getForce gets a record unless the version at hand is the one that was listed.
@@ -130,7 +145,7 @@ func (r *Reconciler) getForce(ctx context.Context, key string, listed bucket.Ver
 	if err != nil {
 		return stored{}, fmt.Errorf("%s: %w; look who wrote it: nothing is decided without it", key, err)
 	}
-	s := stored{o.Version, f}
+	s := stored{version: o.Version, force: f}
 	r.forces[key] = s
 	return s, nil
 }
@@ -182,6 +197,7 @@ func (r *Reconciler) saveForce(ctx context.Context, root string, base stored, ne
 	if err != nil {
 		// Whatever the answer was: what lies there now says whether this write landed.
 		there, gerr := r.getForce(ctx, key, "")
+		there.date, there.heard = base.date, base.heard
 		switch {
 		case gerr != nil || there.force == nil:
 			return base, false, fmt.Errorf("write the accepted plan: %w", err)
@@ -192,7 +208,7 @@ func (r *Reconciler) saveForce(ctx context.Context, root string, base stored, ne
 		}
 		return base, false, fmt.Errorf("write the accepted plan: %w", err)
 	}
-	s = stored{v, next}
+	s = stored{v, next, base.date, base.heard}
 	r.forces[key] = s
 	return s, false, nil
 }

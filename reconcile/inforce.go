@@ -74,13 +74,14 @@ func (p *pass) accept(ctx context.Context) error {
 				next = force
 			} else {
 				changed = true
+				next.noteLimits(force, p.base.now(), func(w plan.Digest) bool { return p.begun(w) > 0 })
 			}
 		}
 	case force != nil:
 		same := *force
 		next = &same
 	}
-	p.report.Accepted, p.costs.changed = !whole, changed
+	p.report.Accepted = !whole
 	if next != nil && (changed || !next.Refused.same(note)) && !p.r.c.Dry {
 		copied := *next
 		copied.Refused = note

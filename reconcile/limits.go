@@ -82,18 +82,10 @@ func lastResort(j *plan.Job) time.Duration {
 	return 2*min(j.Limits.Wall, 10*365*24*time.Hour) + drainLeast
 }
 
-// limited is what this process remembers of a job's limits: when it saw them change. A limit that was lowered, or is new,
-// holds from then on; else a work that has long spent it would be stopped between two milestones.
-type limited struct {
-	limits spend.Limits
-	since  time.Time // zero: they are as this process found them
-}
-
 // reckonings is what a pass found out about costs before it decides.
 type reckonings struct {
-	changed bool // this pass has accepted another plan
-	blind   map[plan.Digest]bool
-	shared  map[plan.Digest]string // works that have crossed a limit, and the other plan that names them
+	blind  map[plan.Digest]bool
+	shared map[plan.Digest]string // works that have crossed a limit, and the other plan that names them
 }
 
 // reckon brings the costs of the works with a limit up to date.
@@ -103,15 +95,7 @@ func (p *pass) reckon(ctx context.Context) {
 	for _, t := range p.targets {
 		l, s := limitsOf(t.job), p.world.works[t.work]
 		if t.wish != Wanted || l.None() {
-			delete(p.r.limits, t.work)
 			continue
-		}
-		old, known := p.r.limits[t.work]
-		switch {
-		case !known && !p.costs.changed:
-			p.r.limits[t.work] = limited{limits: l}
-		case !known || old.limits != l:
-			p.r.limits[t.work] = limited{l, time.Now()}
 		}
 		if s != nil && s.err == nil && s.lease.State != leaseUnknown && s.lease.State != witness.Finished {
 			list = append(list, t)
@@ -176,8 +160,8 @@ func (p *pass) over(t *target) (o Over) {
 		return o
 	}
 	o.Why, o.Since, o.Shared, o.Drain = v.Why, v.Since, shown(p.costs.shared[t.work], 100), haltFor(s.claim, s.record)
-	if at := p.r.limits[t.work].since; !at.IsZero() {
-		o.Since = min(o.Since, time.Since(at))
+	if held, ok := p.base.force.limitsHeld(t.work, account.Now); ok {
+		o.Since = min(o.Since, held)
 	}
 	if kept := shelf.purse.kept; s.record != nil && s.record.Resume != nil && shelf.purse.manifest == s.record.Resume.Manifest {
 		o.Kept = !kept.Before(account.Now.Add(-o.Since))

@@ -161,7 +161,6 @@ func (r *Reconciler) forget(wanted map[plan.Digest]bool) {
 		}
 	}
 	maps.DeleteFunc(r.leaves, func(w plan.Digest, _ time.Time) bool { return !wanted[w] })
-	maps.DeleteFunc(r.limits, func(w plan.Digest, _ limited) bool { return !wanted[w] })
 	r.forgetClimbs(wanted)
 	maps.DeleteFunc(r.hurdles, func(w plan.Digest, _ *hurdle) bool { return !wanted[w] })
 }

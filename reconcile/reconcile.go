@@ -207,7 +207,6 @@ type Reconciler struct {
 
 	hurdles map[plan.Digest]*hurdle
 	climbs  map[plan.Digest]*Climb
-	limits  map[plan.Digest]limited
 	offers  map[string]offers // by platform
 
 	learner learner
@@ -253,7 +252,7 @@ func New(c Config) (*Reconciler, error) {
 	r := &Reconciler{c: c, gate: make(chan struct{}, 1), looks: map[plan.Digest]*look{}, parks: map[string]parkSeen{},
 		forces: map[string]stored{}, told: map[string]*refused{}, said: map[plan.Digest]spoken{},
 		jobs: map[plan.Digest]asked{}, loaded: map[string]*plan.Plan{}, asks: map[askKey]*ask{},
-		sour: map[plan.Digest]bool{}, sore: map[plan.Digest]int{}, leaves: map[plan.Digest]time.Time{}, hurdles: map[plan.Digest]*hurdle{}, climbs: map[plan.Digest]*Climb{}, limits: map[plan.Digest]limited{}, offers: map[string]offers{}, flights: map[flightKey]*flight{}, packings: map[string]*packing{}}
+		sour: map[plan.Digest]bool{}, sore: map[plan.Digest]int{}, leaves: map[plan.Digest]time.Time{}, hurdles: map[plan.Digest]*hurdle{}, climbs: map[plan.Digest]*Climb{}, offers: map[string]offers{}, flights: map[flightKey]*flight{}, packings: map[string]*packing{}}
 	r.book = &goodput.Book{}
 	r.learner.start(c.Bucket, c.Dry)
 	r.b = counted{c.Bucket, &r.requests}
