@@ -34,9 +34,10 @@ type workState struct {
 	done     time.Duration
 	deleted  bool // a person deleted its witness: nothing is promised of it any more but safety
 	failed   string
-	said     string   // the last decision about it that was heard of
-	moved    bool     // its lease was ended for a better rung, and nobody has taken it since
-	stopped  bool     // by a policy of its job
+	said     string // the last decision about it that was heard of
+	moved    bool   // its lease was ended for a better rung, and nobody has taken it since
+	stopped  bool   // by a policy of its job, or since its program failed twice in the same way
+	failures map[string]bool
 	off      []string // platforms that its policies keep it off
 }
 

@@ -22,6 +22,7 @@ const (
 	SlowDown        Fault = "503"
 	Forbidden       Fault = "403 for a while"
 	StaleList       Fault = "stale list"
+	StaleRead       Fault = "stale read of a lease"
 	HalfBody        Fault = "half a body"
 	HalfUpload      Fault = "half an upload"
 	MetItself       Fault = "412 after an answer that was lost"

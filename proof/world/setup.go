@@ -41,6 +41,9 @@ type setup struct {
 	deletes bool            // one of the verbs may remove a witness
 	agents  bool            // the workers are real agents
 
+	staleReads float64    // share of reads of leases that get the version before the newest one
+	stales     *rand.Rand // who gets one
+
 	outage time.Duration // the store is away until then; the scheduler's
 }
 
@@ -105,6 +108,7 @@ func draw(cfg Config) setup {
 	s.rough(r)
 	s.drawPersons(stakes)
 	s.drawSweeps(r)
+	s.drawStale(cfg.Seed)
 	s.agents = cfg.Scratch != "" && (r.IntN(5) == 0 || cfg.Agents)
 	return s
 }
@@ -277,6 +281,9 @@ func (s *setup) String() string {
 		fmt.Fprintf(&b, "platform %s: %d slots of %d places, capture %v, start %v, step %v, upload %v, notice %v, paid until released %v, %g USD/h, card %q, %v of machine time each %v; %v\n", p.name, p.slots, p.capacity, p.capture, p.model.Start, p.model.Step, p.model.Upload, p.model.Notice, p.untilReleased, p.price, p.card, p.share, p.renews, p.script)
 	}
 	fmt.Fprintf(&b, "gc at %v keeps %d behind the pointer, and what is finished for %v; crash, pause, 403 %v\n", s.sweeps.at, s.sweeps.keep, s.sweeps.ended, s.odds[aCollector])
+	if s.staleReads > 0 {
+		fmt.Fprintf(&b, "of the reads of a lease %.0f %% are stale\n", 100*s.staleReads)
+	}
 	fmt.Fprintf(&b, "outages %v; clock jumps %v; commits %v; operator %v (deletes a witness: %v), reopens %v, launches %v; of the team %d at once, %d observations each\n",
 		s.outages, s.jumps, s.commits, s.verbs, s.deletes, s.reopens, s.demands, s.team, s.taught)
 	return b.String()

@@ -208,11 +208,31 @@ func (w *World) taughtBy(j job, p placeDraw, i int) {
 }
 
 // ruled notes what the account of an end says of a job's policies: what they stop need not finish any more, nor what they
-// keep off every platform.
+// keep off every platform. Nor need a program that failed twice at the same step with the same words, but for their numbers.
 func (w *World) ruled(work string, body []byte) {
 	var end record.End
 	s := w.works[work]
-	if s == nil || record.Decode(body, record.MaxRecord, &end) != nil || end.Policy == nil {
+	if s == nil || record.Decode(body, record.MaxRecord, &end) != nil {
+		return
+	}
+	if end.Class == "user_code" && (end.Policy == nil || end.Policy.Then != record.ThenExclude) {
+		words := strings.Map(func(r rune) rune {
+			if r >= '0' && r <= '9' {
+				return -1
+			}
+			return r
+		}, end.Error)
+		how := fmt.Sprint(end.Step, " ", words)
+		if s.failures[how] {
+			s.stopped = true
+			w.stats.Reached["a program failed twice in the same way"]++
+		}
+		if s.failures == nil {
+			s.failures = map[string]bool{}
+		}
+		s.failures[how] = true
+	}
+	if end.Policy == nil {
 		return
 	}
 	w.stats.Reached["a policy matched: "+end.Policy.Then]++

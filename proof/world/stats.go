@@ -167,7 +167,7 @@ func (s *Stats) Missing() []string {
 }
 
 func mustStrike() []Fault {
-	list := []Fault{LostBefore, LostAfter, LandsLater, LandsAfterDeath, Twice, HeldLong, Raced, Broke, SlowDown, Forbidden, StaleList, HalfBody,
+	list := []Fault{LostBefore, LostAfter, LandsLater, LandsAfterDeath, Twice, HeldLong, Raced, Broke, SlowDown, Forbidden, StaleList, StaleRead, HalfBody,
 		HalfUpload, Outage, ClockJump, CrashDispatcher, CrashWorker, CrashOperator, CrashCollector, PauseDispatcher, PauseWorker, PauseOperator, PauseCollector, MetItself, MetItsTwin, Restart, CallLost,
 		GitAway, GitOld, GitHangs, PersonDel, CrashDraining, CrashHalting, CrashLeaving, CrashMoving}
 	for _, e := range []sim.Effect{sim.Delay, sim.Hang, sim.Drop, sim.Lost, sim.Twice, sim.Late, sim.NoStart, sim.NoSlots, sim.Quota, sim.Reject,

@@ -21,6 +21,7 @@ type store struct {
 	skew  time.Duration            // what its clock is off by now
 	off   map[string]time.Duration // what it was off by when a key was written
 	pages map[listing]*bucket.Page // what was listed last, for those that get an old page
+	was   map[string]old           // what a lease was before its last write, for those that get an old version
 }
 
 // listing is one question for a list.
@@ -33,11 +34,12 @@ type listing struct {
 const oldest = 2 * time.Minute
 
 func newStore(w *World) *store {
-	return &store{w: w, mem: w.mutant.Store(mem.New()), off: map[string]time.Duration{}, pages: map[listing]*bucket.Page{}}
+	return &store{w: w, mem: w.mutant.Store(mem.New()), off: map[string]time.Duration{}, pages: map[listing]*bucket.Page{}, was: map[string]old{}}
 }
 
 // put carries out one put, however often it arrives.
 func (s *store) put(r *request) {
+	was := s.before(r.key)
 	v, err := s.mem.Put(s.w.ctx, r.key, bytes.NewReader(r.body), r.cond)
 	e := history.Entry{At: s.w.now(), Actor: r.by.name, Op: history.Put, Key: r.key, Cond: r.cond, Body: r.body, Version: v}
 	if err != nil {
@@ -58,6 +60,7 @@ func (s *store) put(r *request) {
 	}
 	if err == nil {
 		s.off[r.key] = s.skew
+		s.was[r.key] = was
 	}
 	if !r.done {
 		r.version, r.err = v, err
@@ -89,6 +92,9 @@ func (s *store) get(r *request, rg bucket.Range) {
 	o, err := s.mem.Get(s.w.ctx, r.key, rg)
 	if r.done {
 		return
+	}
+	if s.stale(r.key) {
+		o, err = s.past(r.key, o)
 	}
 	if err != nil {
 		r.err = err

@@ -1,6 +1,6 @@
 // Package world runs everything at once, from one seed, over one store, in virtual time, with the faults of
 // reliability.md §2; and says whether an invariant broke, or whether a work that could finish did not. Shipped code are
-// the reconciler, the operator's verbs, gc, the lease, plan.Load, the trailers, and in every third seed the agent. Modelled
+// the reconciler, the operator's verbs, gc, the lease, plan.Load, the trailers, and in every fifth seed the agent. Modelled
 // are Git's history, the loop of headway watch around a pass, the platforms' ground truth (runners/sim), and in the other
 // seeds the workers: runners/sim's own, over the real witness.Holder. A pause holds a process's requests while its timers
 // go on; SIGSTOP is proof/chaos's. Job hours are, summed over works, the virtual time from the first commit that names one
@@ -39,7 +39,7 @@ type Config struct {
 	Seed uint64
 	// Scratch is a folder for the files of real agents, best in memory; "": the platform's own simple workers do.
 	Scratch string
-	Agents  bool // all workers are real agents, not only those of every third seed
+	Agents  bool // all workers are real agents, not only those of every fifth seed
 	Large   bool // the world is one of the large ones, not only every sixteenth
 	// Mutant is a protection that is left out; nothing is promised then but that somebody notices.
 	Mutant mutant.Kind
