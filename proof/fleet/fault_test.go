@@ -153,6 +153,45 @@ func TestNothingToDo(t *testing.T) {
 	})
 }
 
+// A platform that runs the command of a dead worker once more (S11 of the platforms' fault script): while the first one's lease
+// is held the second leaves at once, and once it is written off the second is an attempt of its own, with a prefix of its own.
+func TestRestartedContainer(t *testing.T) {
+	for script, want := range map[string]struct {
+		end     string
+		attempt int64
+	}{"worker 1 restart 5": {"nothing_to_do", 1}, "worker 1 restart 0": {"finished", 1}, "worker 1 restart 1000": {"nothing_to_do", 1}} {
+		synctest.Test(t, func(t *testing.T) {
+			y := open(t, fleet.Config{}, sim.Config{Model: sim.Model{Step: time.Second}}, script)
+			defer y.r.Close()
+			s := spec(1)
+			y.launch(s)
+			time.Sleep(time.Hour)
+			if in := y.r.Truth()[0]; in.End != want.end || y.witness(s.Work).Attempt != want.attempt || y.r.Meter().Fired[sim.Restart] != 1 {
+				t.Errorf("%s: %+v, %+v", script, in, y.witness(s.Work))
+			}
+			if y.witness(s.Work).State == witness.Held {
+				y.writeOff(s.Work)
+				y.launch(s)
+				time.Sleep(time.Hour)
+			}
+			y.finished(s.Work)
+		})
+	}
+	synctest.Test(t, func(t *testing.T) { // written off before the command runs again
+		y := open(t, fleet.Config{}, sim.Config{Model: sim.Model{Step: time.Second, Start: 10 * time.Second}}, "worker 1 restart 5")
+		defer y.r.Close()
+		s := spec(1)
+		y.launch(s)
+		time.Sleep(18 * time.Second)
+		y.writeOff(s.Work)
+		time.Sleep(time.Hour)
+		if in := y.r.Truth()[0]; in.End != "finished" || in.Attempt != 2 {
+			t.Errorf("%+v", in)
+		}
+		y.finished(s.Work)
+	})
+}
+
 // A machine that is lost while the store does not answer leaves at once, and nothing of it reaches the store later.
 func TestKillIsFinal(t *testing.T) {
 	for _, after := range []time.Duration{0, time.Millisecond, 2 * time.Second, 2500 * time.Millisecond, 4 * time.Second, 11 * time.Second} {

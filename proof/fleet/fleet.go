@@ -41,8 +41,9 @@ type Config struct {
 // ("finished", "yielded", "deposed", "nothing_to_do", …), with its text where that says more.
 //
 // The faults of a script are played so: mute starts no agent; die takes the machine away in the middle of the step, or
-// before the agent begins (step 0); hang stops the loop in the middle of the step, and the agent lives on; fail ends
-// the program with code 1 in the middle of the step; slow gives every step its time.
+// before the agent begins (step 0), and so does restart, after which the platform runs the command once more; hang stops
+// the loop in the middle of the step, and the agent lives on; fail ends the program with code 1 in the middle of the step;
+// slow gives every step its time.
 func (c Config) Work() sim.Work {
 	return func(ctx context.Context, p sim.Post) string {
 		if p.Fault.Effect == sim.Slow {
@@ -55,12 +56,15 @@ func (c Config) Work() sim.Work {
 		if !sleep(ctx, p.Model.Start) {
 			return "killed"
 		}
-		if p.Fault.Effect == sim.Die && p.Fault.Step == 0 {
+		if dies(p.Fault) && p.Fault.Step == 0 {
 			return "died"
 		}
 		return c.run(ctx, p)
 	}
 }
+
+// dies: the machine goes without a word.
+func dies(f sim.Fault) bool { return f.Effect == sim.Die || f.Effect == sim.Restart }
 
 // run is one machine from the start of the agent on.
 func (c Config) run(ctx context.Context, p sim.Post) string {

@@ -144,7 +144,7 @@ func (l *loop) step(ctx context.Context) error {
 		return errGone
 	}
 	switch {
-	case f.Effect == sim.Die && next >= f.Step:
+	case dies(f) && next >= f.Step:
 		l.lose()
 		return errGone
 	case f.Effect == sim.Hang && next >= f.Step:

@@ -21,13 +21,14 @@ type place struct {
 	sim *sim.Runner
 
 	mu      sync.Mutex
+	ran     map[int]int   // instance → times that its command was run
 	before  time.Duration // machine time that was paid when its quota was last renewed
 	renewed time.Time
 }
 
 func (w *World) makePlaces() {
 	for _, d := range w.s.places {
-		p := &place{w: w, d: d}
+		p := &place{w: w, d: d, ran: map[int]int{}}
 		var work sim.Work
 		if w.s.agents {
 			work = fleet.Config{Scratch: w.cfg.Scratch, SideThread: w.cfg.Mutant == mutant.SideThread}.Work()
@@ -45,7 +46,13 @@ func (w *World) makePlaces() {
 // port is the way to the store of one instance's worker.
 func (p *place) port(instance int) bucket.Bucket {
 	in := p.sim.Truth()[instance-1]
-	l := p.w.newLife(aWorker, fmt.Sprintf("worker %s/%d of %.6s dispatch %d", p.d.name, instance, in.Work, in.Dispatch), nil)
+	again := ""
+	p.mu.Lock()
+	if p.ran[instance]++; p.ran[instance] > 1 { // another process, and so another name
+		again = " again"
+	}
+	p.mu.Unlock()
+	l := p.w.newLife(aWorker, fmt.Sprintf("worker %s/%d%s of %.6s dispatch %d", p.d.name, instance, again, in.Work, in.Dispatch), nil)
 	l.work = in.Work
 	l.dies = func() { p.sim.Kill(instance) }
 	return p.w.mutant.As(l)

@@ -109,6 +109,7 @@ func draw(cfg Config) setup {
 	s.drawPersons(stakes)
 	s.drawSweeps(r)
 	s.drawStale(cfg.Seed)
+	s.drawTwists(cfg.Seed)
 	s.agents = cfg.Scratch != "" && (r.IntN(5) == 0 || cfg.Agents)
 	return s
 }
@@ -263,6 +264,19 @@ func drawFault(r *rand.Rand, s *setup) sim.Fault {
 		f.For = max(long, time.Second)
 	}
 	return f
+}
+
+// drawTwists adds to a platform's script what platforms do beside: they refuse a launch and start it, or run the command of
+// a worker that died once more (S3 and S11 of the platforms' facts). From a source of its own, as drawStale.
+func (s *setup) drawTwists(seed uint64) {
+	r := rand.New(rand.NewPCG(seed, 8))
+	if r.IntN(6) > 0 {
+		return
+	}
+	p := &s.places[r.IntN(len(s.places))]
+	p.script = append(p.script, pickOf(r,
+		sim.Fault{Op: sim.OpLaunch, From: 1 + r.IntN(3), Effect: sim.Kept},
+		sim.Fault{Op: sim.OpWorker, From: 1 + r.IntN(3), Effect: sim.Restart, Step: int64(r.IntN(8))}))
 }
 
 func pickOf[T any](r *rand.Rand, from ...T) T { return from[r.IntN(len(from))] }

@@ -74,6 +74,9 @@ func (w *World) count() {
 		for e, n := range m.Workers {
 			s.Faults[Fault("worker: "+string(e))] += int64(n)
 		}
+		for _, n := range p.ran {
+			s.Reached["a command was run once more"] += int64(n - 1)
+		}
 		dispatches, machines := map[string]int{}, map[int]int{}
 		for _, in := range p.sim.Truth() {
 			s.Worked += in.Worked
@@ -170,11 +173,11 @@ func mustStrike() []Fault {
 	list := []Fault{LostBefore, LostAfter, LandsLater, LandsAfterDeath, Twice, HeldLong, Raced, Broke, SlowDown, Forbidden, StaleList, StaleRead, HalfBody,
 		HalfUpload, Outage, ClockJump, CrashDispatcher, CrashWorker, CrashOperator, CrashCollector, PauseDispatcher, PauseWorker, PauseOperator, PauseCollector, MetItself, MetItsTwin, Restart, CallLost,
 		GitAway, GitOld, GitHangs, PersonDel, CrashDraining, CrashHalting, CrashLeaving, CrashMoving}
-	for _, e := range []sim.Effect{sim.Delay, sim.Hang, sim.Drop, sim.Lost, sim.Twice, sim.Late, sim.NoStart, sim.NoSlots, sim.Quota, sim.Reject,
+	for _, e := range []sim.Effect{sim.Delay, sim.Hang, sim.Drop, sim.Lost, sim.Twice, sim.Late, sim.NoStart, sim.NoSlots, sim.Kept, sim.Quota, sim.Reject,
 		sim.Foreign, sim.Garbage, sim.NilHandle, sim.Panic, sim.NotYet, sim.Bound, sim.Hide} {
 		list = append(list, Fault("platform: "+string(e)))
 	}
-	for _, e := range []sim.Effect{sim.Die, sim.Hang, sim.Mute, sim.Fail, sim.Slow} {
+	for _, e := range []sim.Effect{sim.Die, sim.Restart, sim.Hang, sim.Mute, sim.Fail, sim.Slow} {
 		list = append(list, Fault("worker: "+string(e)))
 	}
 	for _, c := range []string{"another program", "a job less", "a job more", "as it was before", "another placement", "a job is suspended, or not any more",
@@ -189,7 +192,7 @@ func mustReach() []string {
 		"did launch", "did write_off", "did stop", "did release", "operator: revoke", "operator: stop", "operator: release",
 		"failure no_slots", "failure quota_exhausted", "failure spawned_elsewhere", "failure unreachable", "failure rejected", "failure protocol_error",
 		"refused NotFresh", "refused PlanErrors", "refused EmptyPlan", "refused HistoryRewritten", "refused WentBack",
-		"a platform was closed and opened again", "a real agent captured", "an orphan was named", "did move", "captured after a move", "halted: limits.wall", "halted: limits.paid", "a limit drains", "a work leaves for a better rung", "waits for limits.parallel",
+		"a platform was closed and opened again", "a real agent captured", "a command was run once more", "an orphan was named", "did move", "captured after a move", "halted: limits.wall", "halted: limits.paid", "a limit drains", "a work leaves for a better rung", "waits for limits.parallel",
 		"a policy matched: stop", "a policy matched: exclude", "a quota was used up", "an observation was written", "statistics were folded",
 		"operator: reopen", "operator: launch", "what still runs was asked at the end",
 		"gc went through", "gc: two at once", "gc deleted unnamed", "gc deleted behind", "gc deleted partial", "gc deleted finished", "gc deleted launches"}

@@ -33,6 +33,7 @@ const (
 	NoStart   Effect = "no_start"   // says success and starts nothing
 	NoSlots   Effect = "no_slots"   // refuses: full
 	Quota     Effect = "quota"      // refuses: quota, until a time from now
+	Kept      Effect = "kept"       // refuses as full, and starts all the same
 	Part      Effect = "part"       // starts all jobs but the last one, finds no place for it and ends the others: full
 	Reject    Effect = "reject"     // refuses for good
 	Foreign   Effect = "foreign"    // an error outside of the contract
@@ -43,6 +44,7 @@ const (
 	Bound     Effect = "bounded" // release: it ends by itself at a time from now, nothing applied
 	Hide      Effect = "hide"    // list: empty
 	Die       Effect = "die"     // worker: gone without a word before step n; 0: before the capture
+	Restart   Effect = "restart" // worker: gone without a word before step n, then its command runs once more on the same machine; 0: before the capture
 	Mute      Effect = "mute"    // worker: runs and never captures
 	Fail      Effect = "fail"    // worker: the program fails before step n
 	OOM       Effect = "oom"     // worker: its card is too small for step n; the numbers in its last words differ each time
@@ -62,12 +64,12 @@ const (
 // effects says which faults there are: a table of values.
 var effects = map[Op]map[Effect]argument{
 	OpLaunch: {Delay: aTime, Hang: noArgument, Drop: noArgument, Lost: noArgument, Twice: noArgument, Late: aTime,
-		NoStart: noArgument, NoSlots: noArgument, Quota: aTime, Part: noArgument, Reject: noArgument, Foreign: noArgument,
+		NoStart: noArgument, NoSlots: noArgument, Quota: aTime, Kept: noArgument, Part: noArgument, Reject: noArgument, Foreign: noArgument,
 		Garbage: noArgument, NilHandle: noArgument, Panic: noArgument},
 	OpRelease: {Delay: aTime, Hang: noArgument, Drop: noArgument, Lost: noArgument, Reject: noArgument,
 		Foreign: noArgument, Garbage: noArgument, Panic: noArgument, NotYet: noArgument, Bound: aTime},
 	OpList:   {Delay: aTime, Hang: noArgument, Drop: noArgument, Foreign: noArgument, Panic: noArgument, Hide: noArgument},
-	OpWorker: {Die: aStep, Hang: aStep, Mute: noArgument, Fail: aStep, OOM: aStep, Exit: aStep, Slow: aTime},
+	OpWorker: {Die: aStep, Restart: aStep, Hang: aStep, Mute: noArgument, Fail: aStep, OOM: aStep, Exit: aStep, Slow: aTime},
 }
 
 // Fault is one line of a script: what happens at which call. The first fault that matches a call counts.

@@ -29,6 +29,8 @@ func TestNothingStaysThatWasStarted(t *testing.T) {
 		{"launch 1 no_start", "", 0},
 		{"launch 1 no_slots", runners.NoSlots, 0},
 		{"launch 1 quota 2h", runners.QuotaExhausted, 0},
+		{"launch 1 kept", runners.NoSlots, 1},
+		{"worker 1 restart 0", "", 1},
 		{"launch 1 reject", runners.Rejected, 0},
 		{"launch 1 foreign", runners.ProtocolError, 0},
 		{"launch 1 garbage", runners.ProtocolError, 1},

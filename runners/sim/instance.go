@@ -44,7 +44,10 @@ func (r *Runner) begin(ctx context.Context, j runners.Launch, on int, late time.
 		defer kill()
 		end := "killed before it started"
 		if sleep(ctx, late) {
-			end = r.work(ctx, in)
+			end = r.work(ctx, in, in.fault)
+		}
+		if in.fault.Effect == Restart && ctx.Err() == nil {
+			end = r.work(ctx, in, Fault{})
 		}
 		r.mu.Lock()
 		defer r.mu.Unlock()

@@ -27,17 +27,17 @@ type Post struct {
 }
 
 // work runs the worker of an instance until it ends.
-func (r *Runner) work(ctx context.Context, in *instance) (end string) {
+func (r *Runner) work(ctx context.Context, in *instance, f Fault) (end string) {
 	b := r.c.Bucket
 	if r.c.Port != nil {
 		b = r.c.Port(in.id)
 	}
 	m := r.c.Model.under(in.job.Claim.Terms)
 	if r.c.Work == nil {
-		w := worker{r: r, in: in, b: b, m: m}
+		w := worker{r: r, in: in, f: f, b: b, m: m}
 		return w.run(ctx)
 	}
-	return r.c.Work(ctx, Post{Instance: in.id, Job: in.job, Bucket: b, Fault: in.fault, Model: m, Notice: in.notice,
+	return r.c.Work(ctx, Post{Instance: in.id, Job: in.job, Bucket: b, Fault: f, Model: m, Notice: in.notice,
 		Captured: func(attempt int64) { r.captured(in, attempt) },
 		Stepped:  func(step int64) { r.stepped(in, step) }})
 }

@@ -158,6 +158,8 @@ func (r *Runner) Launch(ctx context.Context, jobs []runners.Launch) ([]runners.R
 	switch f.Effect {
 	case Lost:
 		return nil, r.fail(OpLaunch, "connection reset by peer")
+	case Kept:
+		return nil, r.fail(OpLaunch, "there are no longer any instances available")
 	case Garbage:
 		return r.receipts(started[:len(started)-1]), nil
 	case NilHandle:

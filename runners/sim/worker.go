@@ -72,6 +72,7 @@ const (
 type worker struct {
 	r  *Runner
 	in *instance
+	f  Fault // what the script has for it
 	b  bucket.Bucket
 	m  Model
 
@@ -88,7 +89,7 @@ type worker struct {
 
 // run is the life of a worker; the answer says how it ended.
 func (w *worker) run(ctx context.Context) string {
-	f := w.in.fault
+	f := w.f
 	if f.Effect == Slow {
 		w.m.Step = f.For
 	}
@@ -99,7 +100,7 @@ func (w *worker) run(ctx context.Context) string {
 	if !sleep(ctx, w.m.Start) {
 		return "killed"
 	}
-	if f.Effect == Die && f.Step == 0 {
+	if (f.Effect == Die || f.Effect == Restart) && f.Step == 0 {
 		return "died"
 	}
 	end, err := w.capture(ctx)
@@ -184,11 +185,11 @@ func (w *worker) load(ctx context.Context, p record.Pointer) error {
 
 // loop does the steps.
 func (w *worker) loop(ctx context.Context) (end string, err error) {
-	f := w.in.fault
+	f := w.f
 	for w.state.Step < w.m.Steps {
 		next := w.state.Step + 1
 		switch {
-		case f.Effect == Die && next >= f.Step:
+		case (f.Effect == Die || f.Effect == Restart) && next >= f.Step:
 			return "died", nil
 		case f.Effect == Hang && next >= f.Step:
 			<-ctx.Done()
