@@ -201,6 +201,7 @@ func (p *pass) acceptAt(ctx context.Context, c *change) bool {
 	}
 	slices.SortFunc(next.Leaving, func(a, b departing) int { return cmp.Compare(a.Work, b.Work) })
 	next.noteLimits(p.base.force, p.base.now(), func(w plan.Digest) bool { return p.begun(w) > 0 })
+	p.noteLeaving(next)
 	saved, moved, err := p.r.saveForce(ctx, p.root, p.base, next)
 	p.base, p.report.Accepted = saved, true
 	return err == nil && !moved

@@ -34,6 +34,8 @@ type departing struct {
 	Pointer  *record.Pointer `json:"pointer,omitempty"` // resume pointer at that moment
 	// Waits: its stop was not allowed yet, since the commit that left it out had errors.
 	Waits bool `json:"waits,omitempty"`
+	// Since is the store's time from which on its drain waits for a milestone; "": it is not known.
+	Since string `json:"since,omitempty"`
 }
 
 // overtaken: the plan in force is neither this one nor the one that it was held against. With Once it must be the latter.

@@ -75,6 +75,7 @@ func (p *pass) accept(ctx context.Context) error {
 			} else {
 				changed = true
 				next.noteLimits(force, p.base.now(), func(w plan.Digest) bool { return p.begun(w) > 0 })
+				p.noteLeaving(next)
 			}
 		}
 	case force != nil:

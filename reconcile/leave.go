@@ -111,16 +111,40 @@ func moved(then, now *record.Pointer) bool {
 	return *then != *now
 }
 
-// leavesFor is for how long this reconciler has seen a work leave, by its own clock: a restart begins anew.
-func (r *Reconciler) leavesFor(t *target) time.Duration {
+// noteLeaving writes down since when works leave, so that a restart begins no grace anew. A time that is behind what the store said
+// of the work itself is not written down: it would stop what runs too early.
+func (p *pass) noteLeaving(next *inForce) {
+	now := p.base.now()
+	for i := range next.Leaving {
+		l, s := &next.Leaving[i], p.world.works[next.Leaving[i].Work]
+		if l.Waits || l.Since != "" || now.IsZero() || s == nil || s.seen == nil || s.seen.Date.Sub(now) > clockSlack {
+			continue
+		}
+		l.Since = now.UTC().Format(time.RFC3339)
+	}
+}
+
+// leavesFor is for how long a work has been leaving: by our own clock since we first saw it, and what had passed by then.
+func (p *pass) leavesFor(t *target) time.Duration {
 	if t.wish != Leaving {
-		delete(r.leaves, t.work)
+		delete(p.r.leaves, t.work)
 		return 0
 	}
-	at, known := r.leaves[t.work]
+	at, known := p.r.leaves[t.work]
 	if !known {
-		at = time.Now()
-		r.leaves[t.work] = at
+		at = time.Now().Add(-p.left(t))
+		p.r.leaves[t.work] = at
 	}
 	return time.Since(at)
+}
+
+// left is how long ago a work began to leave, by the store's time. It counts only where two answers of the store agree on that: a
+// wrong one would stop what runs.
+func (p *pass) left(t *target) time.Duration {
+	s, now := p.world.works[t.work], p.base.now()
+	since, err := time.Parse(time.RFC3339, t.leaving.Since)
+	if err != nil || now.IsZero() || s == nil || s.seen == nil || now.Sub(s.seen.Date).Abs() > clockSlack {
+		return 0
+	}
+	return max(now.Sub(since), 0)
 }

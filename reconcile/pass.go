@@ -205,7 +205,7 @@ func (p *pass) facts(t *target) Facts {
 		delete(p.r.leaves, t.work)
 	} else {
 		f.OnDelete, f.Pointer = t.leaving.OnDelete, t.leaving.Pointer
-		f.Drained, f.Drain = p.r.leavesFor(t), drainFor(nil, nil)
+		f.Drained, f.Drain = p.leavesFor(t), drainFor(nil, nil)
 		if s := p.world.works[t.work]; s != nil {
 			f.Drain = drainFor(s.claim, s.record)
 		}
