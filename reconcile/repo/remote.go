@@ -20,6 +20,7 @@ import (
 	"github.com/go-git/go-git/v5/config"
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/cache"
+	"github.com/go-git/go-git/v5/plumbing/storer"
 	"github.com/go-git/go-git/v5/plumbing/transport"
 	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
 	gitssh "github.com/go-git/go-git/v5/plumbing/transport/ssh"
@@ -40,6 +41,8 @@ type remote struct {
 	user string // from the address
 	pass string
 	bare *filesystem.Storage // written by the one who owns Repo.own
+
+	calls chan struct{} // what is asked of an ssh host now, calls that were left behind among it
 }
 
 func (r remote) local() bool { return r.common != "" }
@@ -188,6 +191,9 @@ func (r *remote) useCache(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
+	if r.calls == nil {
+		r.calls = make(chan struct{}, maxCalls)
+	}
 	r.bare = filesystem.NewStorageWithOptions(osfs.New(dir), cache.NewObjectLRU(16<<20), filesystem.Options{})
 	if _, err := git.Init(r.bare, nil); err != nil && !errors.Is(err, git.ErrRepositoryAlreadyExists) {
 		return &Error{Class: Corrupt, Remote: r.shown, Text: "the copy at " + dir + " cannot be opened", Hint: "remove that folder", Err: err}
@@ -320,7 +326,17 @@ func (r *remote) list(ctx context.Context, a Auth) ([]*plumbing.Reference, error
 	if err != nil {
 		return nil, err
 	}
-	return r.handle(r.bare).ListContext(ctx, &git.ListOptions{Auth: auth})
+	var refs []*plumbing.Reference
+	h, g := r.handle(r.bare), &gate{}
+	err = r.within(ctx, g, func() error {
+		found, err := h.ListContext(ctx, &git.ListOptions{Auth: auth})
+		if left := g.enter(); left != nil {
+			return left
+		}
+		refs = found
+		return err
+	})
+	return refs, err
 }
 
 // fetch brings the branch into the bare store and returns the bytes of the pack. The refspec always forces: without
@@ -336,7 +352,10 @@ func (r *remote) fetchInto(ctx context.Context, reads *store, from string, into 
 	}
 	s := &bounded{Storage: r.bare, at: reads, max: maxPack}
 	spec := config.RefSpec("+" + from + ":" + into.String())
-	err = r.handle(s).FetchContext(ctx, &git.FetchOptions{RefSpecs: []config.RefSpec{spec}, Auth: auth, Tags: git.NoTags})
+	h := r.handle(s)
+	err = r.within(ctx, &s.gate, func() error {
+		return h.FetchContext(ctx, &git.FetchOptions{RefSpecs: []config.RefSpec{spec}, Auth: auth, Tags: git.NoTags})
+	})
 	if errors.Is(err, git.NoErrAlreadyUpToDate) {
 		err = nil
 	}
@@ -436,6 +455,15 @@ type bounded struct {
 	at     *store
 	max, n int64
 	over   bool
+	gate   gate
+}
+
+// IterReferences is what the library asks of a storage first, once the remote has answered.
+func (b *bounded) IterReferences() (storer.ReferenceIter, error) {
+	if err := b.gate.enter(); err != nil {
+		return nil, err
+	}
+	return b.Storage.IterReferences()
 }
 
 func (b *bounded) PackfileWriter() (io.WriteCloser, error) {

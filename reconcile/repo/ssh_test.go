@@ -1,6 +1,7 @@
 package repo
 
 import (
+	"context"
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/rsa"
@@ -281,5 +282,70 @@ func TestQuietPollOverSSH(t *testing.T) {
 	}
 	if got := r.Counters(); got.Lists != 6 || got.Fetches != 1 {
 		t.Errorf("five quiet polls: %+v", got)
+	}
+}
+
+// TestAnSSHHostThatStalls: a host that takes connections and says nothing holds no poll longer than its deadline, however often it is
+// asked; no more than a few connections are left open to it, and once they are gone it is asked anew.
+func TestAnSSHHostThatStalls(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0") // nobody accepts: the kernel does, and that is all
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	h := serveSSH(t)
+	known := h.knownHosts(t, knownhosts.Line([]string{knownhosts.Normalize(l.Addr().String())}, h.ed.PublicKey()))
+	r := watch(t, Options{Remote: "ssh://git@" + l.Addr().String() + "/x.git", Branch: "main", Timeout: 50 * time.Millisecond, Auth: Auth{KeyFile: h.keyFile, KnownHosts: known}})
+	poll := func() string {
+		t.Helper()
+		polled := make(chan Outcome, 1)
+		go func() { polled <- r.Poll(t.Context()) }()
+		select {
+		case o := <-polled:
+			got, away := o.(Unreachable)
+			if !away || got.Err.Class != Offline {
+				t.Fatalf("poll: %s (%+v)", shape(o), o)
+			}
+			return got.Err.Error()
+		case <-time.After(20 * time.Second):
+			t.Fatal("a poll with a deadline of 0.05 s does not return while the host says nothing")
+			return ""
+		}
+	}
+	for i := range maxCalls + 2 {
+		if said := poll(); !strings.Contains(said, "no answer in time") || strings.Contains(said, "8 questions before") != (i >= maxCalls) {
+			t.Fatalf("poll %d: %s", i, said)
+		}
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(20 * time.Second); !strings.Contains(poll(), "refused"); {
+		if time.Now().After(deadline) {
+			t.Fatal("the host is not asked any more, though none of its connections is open")
+		}
+	}
+}
+
+// TestACallThatWasLeftWritesNothing: a fetch that nobody waits for any more stops before it looks at the storage, and one that has
+// come that far is waited for.
+func TestACallThatWasLeftWritesNothing(t *testing.T) {
+	b := &bounded{}
+	if !b.gate.leave() {
+		t.Error("a call that has not begun is waited for")
+	}
+	if refs, err := b.IterReferences(); err == nil || refs != nil {
+		t.Error("a call that was left behind goes on")
+	}
+	var g gate
+	if err := g.enter(); err != nil || g.leave() {
+		t.Errorf("a call that has begun is left behind: %v", err)
+	}
+	r := remote{url: "ssh://x", calls: make(chan struct{}, 1)}
+	ctx, over := context.WithCancel(t.Context())
+	wrote := false
+	err := r.within(ctx, &g, func() error { over(); wrote = true; return nil })
+	if err != nil || !wrote {
+		t.Errorf("it was not waited for: %v", err)
 	}
 }
