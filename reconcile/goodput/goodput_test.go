@@ -56,6 +56,8 @@ func TestG2OneEarlyDeath(t *testing.T) {
 	long := Stint{Work: mfu * peak * 20520, StepS: 20520, PaidS: 21600, StartS: 600, Peak: peak}
 	g, _ := Total([]Stint{death, long}).Goodput()
 	near(t, "goodput by sums", g, 0.262356, 1e-6)
+	alone, _ := long.Goodput()
+	near(t, "what the early death costs", 1-g/alone, 0.014, 5e-4)
 	one, _ := death.Goodput()
 	other, _ := long.Goodput()
 	near(t, "mean of ratios", (one+other)/2, 0.133, 5e-4)
@@ -76,6 +78,11 @@ func TestG3Bound(t *testing.T) {
 	near(t, "raw MAD", b.Spread/1.4826/small(10), 0.0080, 1e-9)
 	near(t, "MADn", b.Spread, 0.0128922, 1e-7)
 	near(t, "bound", b.V, 0.22015, 1e-9)
+	mean, square := 0.0, 0.0
+	for _, x := range list {
+		mean, square = mean+x.V/10, square+x.V*x.V
+	}
+	near(t, "mean - 2 deviations, which would be far too low", mean-2*math.Sqrt((square-10*mean*mean)/9), 0.1635, 5e-5)
 	if b.Threshold || 0.131 >= b.V || 0.243 < b.V {
 		t.Errorf("%+v flags 0.243, or does not flag 0.131", b)
 	}

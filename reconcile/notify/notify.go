@@ -254,6 +254,8 @@ func (l *lane) run() {
 		batch, err := l.claim(ctx)
 		if err != nil {
 			l.trouble("the store", err)
+		} else {
+			l.said = "" // it is over: the next one is news, though it be the same
 		}
 		if len(batch) > 0 {
 			l.deliver(ctx, url, batch)

@@ -295,6 +295,33 @@ func TestWhatIsPendingAtTheEndIsSent(t *testing.T) {
 	})
 }
 
+// TestEachOutageIsSaidOnce: trouble that stays the same is one line, and the same trouble after it was over is another.
+func TestEachOutageIsSaidOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, mem.New())
+		r.Offer(rules(), nil)
+		secret := func(v string) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.secret = v
+		}
+		for _, name := range []string{"a", "b"} {
+			secret("")
+			for range 10 {
+				r.Offer(rules(), failed(name))
+				time.Sleep(time.Minute)
+			}
+			secret(hook)
+			r.Offer(rules(), failed(name))
+			time.Sleep(5 * time.Minute)
+		}
+		r.Close()
+		if n := strings.Count(r.log.String(), "messages wait"); n != 2 || len(r.server.sent(t)) != 2 {
+			t.Errorf("%d lines of two outages, sent %v:\n%s", n, r.server.sent(t), r.log.String())
+		}
+	})
+}
+
 // TestASecretThatIsMissing: nothing is marked, so that the event is told once the secret is there; a URL that anybody could
 // read on the way is not used.
 func TestASecretThatIsMissing(t *testing.T) {
