@@ -279,7 +279,7 @@ func repeated(h History) string {
 		}
 		f := failure{a.class(), alike(a.Error), a.Step}
 		if first, again := seen[f]; again {
-			return fmt.Sprintf("attempts %d and %d failed at step %d in the same way (%s: %s)", first, a.N, a.Step, a.class(), shown(cmp.Or(a.Error, a.Text, "no error text"), 200))
+			return fmt.Sprintf("attempts %d and %d failed at step %d in the same way (%s: %s)", first, a.N, a.Step, a.class(), shown(cmp.Or(a.account(), a.Text, "no error text"), 200))
 		}
 		seen[f] = a.N
 	}

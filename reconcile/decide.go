@@ -174,6 +174,15 @@ type Attempt struct {
 // madeToLeave is what a worker that was written off may say of its end, which is no reason of its own: a table of values.
 var madeToLeave = []string{"", "yielded", "deposed", "lease_lost"}
 
+// account is what people are told of an end: the worker's sentence where that quotes the program's last line, since it also
+// has the exit code or the signal (of a program that ran out of memory the signal is all that tells); else the line.
+func (a Attempt) account() string {
+	if a.Error != "" && strings.Contains(a.Text, a.Error) {
+		return a.Text
+	}
+	return a.Error
+}
+
 // class is how an attempt ended.
 func (a Attempt) class() string {
 	switch {

@@ -88,8 +88,11 @@ func driftOf(t *target, s *sight, floor time.Duration) (out []plan.Drift) {
 		case rec.Stopped():
 			what = fmt.Sprintf("attempt %d was stopped", rec.Attempt)
 		}
-		return []plan.Drift{{Kind: plan.DriftEnded, Text: fmt.Sprintf("%s outside the plan (%s)", what, shown(rec.Reason, 200)),
-			Then: "the plan still names it, so it is launched again as soon as it may be; to keep it stopped, set suspend: true or remove it"}}
+		then := "the plan still names it, so it is launched again as soon as it may be; to keep it stopped, set suspend: true or remove it"
+		if doomed(s.history) != "" { // no pass launches it, whatever its lease says
+			then = "it had failed for good before, so it is not launched again"
+		}
+		return []plan.Drift{{Kind: plan.DriftEnded, Text: fmt.Sprintf("%s outside the plan (%s)", what, shown(rec.Reason, 200)), Then: then}}
 	case rec.State != witness.Held:
 		return nil
 	}

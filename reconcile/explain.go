@@ -39,7 +39,7 @@ type Line struct {
 	Ends     string    `json:"ends,omitempty"`     // bounded: what is known of its end, one sentence
 	Class    string    `json:"class"`              // how it ended; "running", "starting"
 	Why      string    `json:"why,omitempty"`      // what that class means
-	Error    string    `json:"error,omitempty"`    // the program's last error line
+	Error    string    `json:"error,omitempty"`    // how the program ended, with its last error line
 	From     int64     `json:"from_step"`          // step it started from
 	Step     int64     `json:"step"`               // last step that is known of it
 	Kept     int64     `json:"kept_step"`          // step of its last acknowledged milestone; 0: none
@@ -180,7 +180,7 @@ func (r *Reconciler) lines(w plan.Digest, h History, charges []Charge, s *sight)
 
 // attemptLine adds what an attempt did to its dispatch's line.
 func attemptLine(l Line, a Attempt, c Charge, s *sight) Line {
-	l.Attempt, l.From, l.Step, l.Kept, l.Error = a.N, a.From, a.Step, a.Kept, shown(a.Error, 300)
+	l.Attempt, l.From, l.Step, l.Kept, l.Error = a.N, a.From, a.Step, a.Kept, shown(a.account(), 300)
 	l.Class, l.Why, l.Spent, l.Goodput = c.Class, c.Why, c.Spent, achieved(a)
 	if a.Live {
 		l.Class, l.Why = "running", "holds the lease"

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/headway-run/headway/runners/bucket"
@@ -165,7 +166,7 @@ func (t *teller) end(a int64, o object) {
 	}
 	t.ended[a] = true
 	e.Class, e.Step, e.Reason = c.Class, c.Step, c.Text
-	if c.Error != "" {
+	if c.Error != "" && !strings.Contains(c.Text, c.Error) { // the worker's sentence quotes it
 		e.Reason += ": " + c.Error
 	}
 	t.add(e)

@@ -234,6 +234,31 @@ func TestHostileRecords(t *testing.T) {
 	})
 }
 
+// The sentence of an end quotes the program's last line, which is told once; a line that it does not quote follows it.
+func TestAnEndIsToldOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := mem.New()
+		p := past{t, store}
+		p.claim(1, nil)
+		for a := int64(1); a <= 2; a++ {
+			p.put(record.OpenKey(work, a), record.Open{Protocol: 1, Work: work, Attempt: a, Dispatch: 1, Platform: "here"})
+		}
+		p.lease(witness.Record{Attempt: 2, Dispatch: 1, State: witness.Yielded})
+		p.put(record.EndKey(work, 1), record.End{Protocol: 1, Work: work, Attempt: 1, Class: "user_code", Text: "the program was ended by signal 9 (killed): step 10", Error: "step 10"})
+		p.put(record.EndKey(work, 2), record.End{Protocol: 1, Work: work, Attempt: 2, Class: "no_result", Text: "the program ended without a result", Error: "no loss"})
+		var ends []string
+		for _, e := range read(t, timeline.New(readonly.New(store), work)).Events {
+			if e.What == timeline.Ended {
+				ends = append(ends, e.Reason)
+			}
+		}
+		want := []string{"the program was ended by signal 9 (killed): step 10", "the program ended without a result: no loss"}
+		if diff := cmp.Diff(want, ends); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
 // TestALongPastIsBounded: 1,000 launches and a line of 500 milestones are read in a bounded number of requests, and what is
 // left out is said.
 func TestALongPastIsBounded(t *testing.T) {
