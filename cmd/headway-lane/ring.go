@@ -65,7 +65,7 @@ func newRingCheck(e env) *cobra.Command {
 					return err
 				}
 				defer done()
-				v.Survey = ring.TakeSurvey(c.Context(), engine, v.Plan)
+				v.Survey = ring.TakeSurvey(c.Context(), engine, v.Plan, v.Replaces)
 			} else {
 				fmt.Fprintf(e.stderr, "this build has no client of the adapter %s, so no agent was asked\n", clean(v.Plan.Engine.Adapter))
 			}

@@ -262,7 +262,7 @@ func TestLlamaNames(t *testing.T) {
 	for device, refused := range map[string]bool{"RPC0": false, "RPC1": true, "CUDA0": true} { // RPC1 is the other stage's
 		p := &ring.Plan{Ring: "tiny", Hosts: []ring.Host{{Name: "h1", Agent: "tcp://" + r.at[0], Backend: "rpc"}},
 			Stages: []ring.Stage{{Node: "tiny-s0", Host: "h1", Layers: [2]int{0, 8}, Device: device}}}
-		v := &ring.View{Plan: p, Survey: ring.TakeSurvey(ctx, r.Engine, p)}
+		v := &ring.View{Plan: p, Survey: ring.TakeSurvey(ctx, r.Engine, p, nil)}
 		for _, c := range ring.Checks(v, nil) {
 			if f := c.Run(ctx); c.ID == "R6" && (f[0].Verdict != map[bool]preflight.Verdict{false: preflight.OK, true: preflight.Refused}[refused]) {
 				t.Errorf("%s: %s", device, f[0])

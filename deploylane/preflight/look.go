@@ -29,14 +29,46 @@ func Of(t *Target, dir string) []Check {
 	for _, l := range t.Checks {
 		k := kinds[l.Kind]
 		out = append(out, Check{ID: l.ID, Class: k.class, Cost: k.cost, Run: func(ctx context.Context) []Finding {
-			ctx, cancel := context.WithTimeout(ctx, lookTime)
-			defer cancel()
-			f := l.look(ctx, dir)
-			f.Subject = t.Name
-			return []Finding{f}
+			return []Finding{l.within(ctx, dir, t.Name, lookTime)}
 		}})
 	}
 	return out
+}
+
+// tooLate is what became of a look that its time ended, in the words of a report.
+type tooLate struct{ after time.Duration }
+
+func (e tooLate) Error() string { return fmt.Sprintf("no answer within %s", e.after) }
+
+// within is one look with a deadline. What could not be looked at says what to do about it.
+func (l Look) within(ctx context.Context, dir, subject string, d time.Duration) Finding {
+	began, late := time.Now(), tooLate{d}
+	within, cancel := context.WithTimeoutCause(ctx, d, late)
+	defer cancel()
+	f := l.look(within, dir)
+	if f.Subject = subject; f.Verdict == OK || f.Verdict == Refused {
+		return f
+	}
+	if time.Since(began) >= d && !strings.Contains(f.Found, late.Error()) {
+		f.Found = fmt.Sprintf("%s: %s", late, f.Found)
+	}
+	if f.Fix == "" {
+		f.Fix = "look at it by hand: " + l.byHand()
+	}
+	return f
+}
+
+// byHand is where a person looks.
+func (l Look) byHand() string {
+	switch {
+	case l.URL != "":
+		return "does " + l.URL + " answer this machine, and in time?"
+	case l.Path != "":
+		return "does " + l.Path + " exist on this machine?"
+	case len(l.Run) > 0:
+		return fmt.Sprintf("run %q where this ran", l.Run)
+	}
+	return fmt.Sprintf("run each of %q where this ran", l.Runs)
 }
 
 func (l Look) look(ctx context.Context, dir string) Finding {
@@ -176,7 +208,9 @@ func output(ctx context.Context, dir string, argv []string) (string, error) {
 	case out.more:
 		return "", fmt.Errorf("%s: it prints more than %d bytes", argv[0], maxOutput)
 	case ctx.Err() != nil:
-		return "", fmt.Errorf("%s: %w", argv[0], ctx.Err())
+		return "", fmt.Errorf("%s: %w", argv[0], context.Cause(ctx))
+	case err != nil && len(out.b) == 0:
+		return "", fmt.Errorf("%s: %w", argv[0], err)
 	case err != nil:
 		return "", fmt.Errorf("%s: %w: %s", argv[0], err, short(out.b))
 	}

@@ -37,22 +37,28 @@ func (l *Loader) round(ctx context.Context, p *Plan, q Prompt, route Route, n in
 	within := func() (context.Context, context.CancelFunc) { return context.WithTimeout(ctx, p.Canary.Deadline) }
 	open, cancel := within()
 	defer cancel()
+	began := time.Now()
 	s, err := l.Engine.Session(open, route)
 	if err != nil {
-		return err
+		return silence(open, err, NoAnswer{To: route.Via, What: "session", After: time.Since(began)})
 	}
 	defer func() { // a client that leaves without FINISH leaks a slot for ever
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.Canary.Deadline)
 		defer cancel()
-		err = errors.Join(err, s.Finish(end))
+		began := time.Now()
+		gone := s.Finish(end)
+		err = errors.Join(err, silence(end, gone, NoAnswer{To: route.Via, What: "finish", After: time.Since(began)}))
 	}()
 	ask, cancel := within()
 	defer cancel()
+	began = time.Now()
 	reply, err := s.Request(ask, Query{ID: fmt.Sprintf("canary-%d-%d", route.Load, n), Prompt: []byte(q.Text), MaxTokens: q.MaxTokens})
 	if err != nil {
-		return err
+		return silence(ask, err, NoAnswer{To: route.Via, What: "request", After: time.Since(began)})
 	}
 	switch {
+	case reply.Count <= 0 || len(reply.Text) == 0:
+		return fmt.Errorf("the reply is empty (%d tokens, %d bytes): expected an answer", reply.Count, len(reply.Text))
 	case reply.Stop != p.Canary.Finish:
 		return fmt.Errorf("the reply ended by %q after %d tokens, expected %q: is the prompt rendered in the model's turn format?", clip(string(reply.Stop)), reply.Count, p.Canary.Finish)
 	case !bytes.Contains(reply.Text, []byte(q.Want)):
@@ -60,16 +66,13 @@ func (l *Loader) round(ctx context.Context, p *Plan, q Prompt, route Route, n in
 	}
 	settle, cancel := within()
 	defer cancel()
-	began := time.Now()
+	began = time.Now()
 	receipt, err := s.Settle(settle, reply)
-	if err != nil && settle.Err() != nil {
-		if _, named := errors.AsType[NoAnswer](err); !named {
-			err = NoAnswer{To: route.Via, What: "receipt", After: time.Since(began)}
-		}
-	}
 	switch {
 	case err != nil:
-		return err
+		return silence(settle, err, NoAnswer{To: route.Via, What: "receipt", After: time.Since(began)})
+	case receipt.ID != reply.ID:
+		return fmt.Errorf("the receipt that was closed is of request %q, expected %q", clip(receipt.ID), clip(reply.ID))
 	case receipt.Generation != route.Load || receipt.Stages != len(route.Stages):
 		return fmt.Errorf("the receipt was closed by %d stages at generation %d, expected %d at %d", receipt.Stages, receipt.Generation, len(route.Stages), route.Load)
 	}

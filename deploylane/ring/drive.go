@@ -45,7 +45,7 @@ func (r *run) survey(ctx context.Context, i *Intent) *Survey {
 			p.Hosts = append(p.Hosts, Host{Name: s.Host, Agent: s.Agent})
 		}
 	}
-	return TakeSurvey(ctx, r.Engine, p)
+	return TakeSurvey(ctx, r.Engine, p, nil)
 }
 
 // others are the generations of the other open loads.
@@ -190,13 +190,12 @@ func (r *run) wait(ctx context.Context, phase string, d time.Duration) error {
 	return ended
 }
 
-// heard gives silence its name: an engine that let the deadline pass without saying so is NoAnswer too, with the hop that
-// acknowledged last.
+// heard gives silence its name, with the hop that acknowledged last.
 func (r *run) heard(ctx, within context.Context, err error, c Command, what string, after time.Duration) error {
-	if _, named := errors.AsType[NoAnswer](err); err == nil || named || within.Err() == nil {
+	e := NoAnswer{To: c.Target.Agent, What: what + " of " + c.Envelope.Meta.Node, After: after}
+	if err = silence(within, err, e); err != error(e) {
 		return err
 	}
-	e := NoAnswer{To: c.Target.Agent, What: what + " of " + c.Envelope.Meta.Node, After: after}
 	if events, err := r.Engine.Events(context.WithoutCancel(ctx), 0); err == nil {
 		for _, v := range events {
 			if v.Node == c.Envelope.Meta.Node || v.Hop == c.Target.Agent {

@@ -1,6 +1,8 @@
 package ring
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -19,6 +21,14 @@ func (e NoAnswer) Error() string {
 		last = "the last acknowledgement came from " + e.Last
 	}
 	return fmt.Sprintf("no answer to %s from %s after %s; %s: inspect the agents before anything else is sent", e.What, e.To, e.After.Round(time.Millisecond), last)
+}
+
+// silence gives an error its name: an engine that let the deadline of a call pass without saying so is NoAnswer too.
+func silence(within context.Context, err error, e NoAnswer) error {
+	if _, named := errors.AsType[NoAnswer](err); err == nil || named || within.Err() == nil {
+		return err
+	}
+	return e
 }
 
 // Unreachable is a dial that failed, so nothing was sent.

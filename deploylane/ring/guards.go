@@ -9,6 +9,9 @@ import (
 	"github.com/headway-run/headway/deploylane/preflight"
 )
 
+// askAgain is what to do about an agent that was asked and said nothing, or not this.
+const askAgain = "is the agent up, and of the plan's release? ask it again"
+
 // JournalReserve is the room that an agent's journal must have, bytes.
 const JournalReserve = 1 << 30
 
@@ -81,7 +84,7 @@ func (v *View) agents(f *findings, look func(h Host, in Inspection)) []preflight
 		case ok:
 			look(h, l.Inspection)
 		case l.Err != nil:
-			f.unknown("agent "+h.Name, l.Err.Error(), "an answer to INSPECT from "+h.Agent, "")
+			f.unknown("agent "+h.Name, l.Err.Error(), "an answer to INSPECT from "+h.Agent, askAgain)
 		default:
 			f.unknown("agent "+h.Name, "it was not inspected", "an answer to INSPECT from "+h.Agent, "inspect it")
 		}
@@ -123,7 +126,7 @@ func guardRecords(v *View) []preflight.Finding {
 
 func above(f findings, subject string, generation uint64, all []Recorded) findings {
 	if generation == 0 {
-		f.unknown(subject, "no generation could be chosen", "one above all that were ever used", "")
+		f.unknown(subject, "no generation could be chosen", "one above all that were ever used", "find out which record or agent shows a number near the last one, 2^53")
 		return f
 	}
 	for _, r := range all {
@@ -196,7 +199,11 @@ func guardBound(v *View) []preflight.Finding {
 		case err != nil:
 			f.unknown(subject, "its result bound is not known: "+err.Error(), "a release and a model that vectors are held for", "add the release with its vectors; it is not probably the same")
 		case bound > s.Completion:
-			f.refuse(subject, fmt.Sprintf("largest result %s bytes at n_batch %d × n_ubatch %d cannot fit the completion cap of %s nor the agent's store of %s", digits(bound), s.Batch, s.Ubatch, digits(s.Completion), digits(host.Retained)),
+			nor := ""
+			if bound > host.Retained {
+				nor = " nor the agent's store of " + digits(host.Retained)
+			}
+			f.refuse(subject, fmt.Sprintf("largest result %s bytes at n_batch %d × n_ubatch %d cannot fit the completion cap of %s%s", digits(bound), s.Batch, s.Ubatch, digits(s.Completion), nor),
 				"at most "+digits(s.Completion), v.fits(i, s.Completion))
 		case s.Completion > host.Retained:
 			f.refuse(subject, fmt.Sprintf("the completion cap of %s bytes exceeds the agent's store of %s", digits(s.Completion), digits(host.Retained)), "a cap that the store can hold", "lower the cap, or give the agent a greater store")
@@ -230,15 +237,15 @@ func (v *View) fits(stage int, limit uint64) string {
 	return strings.Join(parts, ", ")
 }
 
-// guardStore: the store that an agent really has holds the cap.
+// guardStore: the store that an agent really has is the one of the plan, against which the cap was held.
 func guardStore(v *View) []preflight.Finding {
 	var f findings
 	return v.agents(&f, func(h Host, in Inspection) {
 		switch subject := "agent " + h.Name; {
 		case in.Retained == nil:
-			f.unknown(subject, "it does not say how large its store is", "at least "+digits(v.Plan.Shape.Completion), "")
-		case *in.Retained < v.Plan.Shape.Completion:
-			f.refuse(subject, fmt.Sprintf("its store holds %s bytes, the plan says %s", digits(*in.Retained), digits(h.Retained)), "at least the completion cap, "+digits(v.Plan.Shape.Completion), "start it with the store that the plan says, or lower the cap")
+			f.unknown(subject, "it does not say how large its store is", "at least "+digits(h.Retained), askAgain)
+		case *in.Retained < h.Retained: // a LOAD asks for what the plan says, and is held against the store after the weights were read
+			f.refuse(subject, fmt.Sprintf("its store holds %s bytes, the plan says %s", digits(*in.Retained), digits(h.Retained)), "at least "+digits(h.Retained), "start it with the store that the plan says, or plan the one that it has")
 		default:
 			f.ok(subject, "its store holds %s bytes", digits(*in.Retained))
 		}
@@ -287,7 +294,7 @@ func guardEdges(v *View) []preflight.Finding {
 		case l.Err != nil && isUnreachable(l.Err):
 			f.refuse(subject, l.Err.Error(), fmt.Sprintf("agent %s at %s, dialled from %s", h.Name, h.Agent, from.Host), "let "+from.Host+" reach it, or advertise an address that it reaches")
 		case l.Err != nil:
-			f.unknown(subject, l.Err.Error(), fmt.Sprintf("an answer from %s, dialled from %s", h.Agent, from.Host), "")
+			f.unknown(subject, l.Err.Error(), fmt.Sprintf("an answer from %s, dialled from %s", h.Agent, from.Host), askAgain)
 		default:
 			f.unknown(subject, "it was not dialled from "+from.Host, "an answer from "+h.Agent, "inspect it from there")
 		}

@@ -22,7 +22,7 @@ func guardJournal(v *View) []preflight.Finding {
 		subject, j := "agent "+h.Name, in.Journal
 		switch {
 		case j == nil:
-			f.unknown(subject, "it does not say whether it has an operational journal", "one that is on", "")
+			f.unknown(subject, "it does not say whether it has an operational journal", "one that is on", askAgain)
 		case !j.On || j.Dir == "":
 			f.refuse(subject, "it runs without an operational journal (P4_EVENT_OUTBOUND_JOURNAL_DIR)", "one: without it every LOAD is refused", "set the folder and start the agent again; switching it off moves a symptom and mends nothing")
 		case !j.Writable:
@@ -50,7 +50,7 @@ func guardDevices(v *View) []preflight.Finding {
 			subject := "stage " + s.Node
 			switch {
 			case in.Devices == nil || in.Native == nil:
-				f.unknown(subject, fmt.Sprintf("the build on %s did not list its devices", h.Name), "a list with "+s.Device, "")
+				f.unknown(subject, fmt.Sprintf("the build on %s did not list its devices", h.Name), "a list with "+s.Device, "run its device listing by hand on that host")
 			case in.Native.Backend != h.Backend:
 				f.refuse(subject, fmt.Sprintf("the build on %s is %q, the plan says %q", h.Name, in.Native.Backend, h.Backend), "the backend that is installed", "install the planned build, or plan the installed one and its device names")
 			case !slices.Contains(names, s.Device):
@@ -99,7 +99,7 @@ func guardRelease(v *View) []preflight.Finding {
 		want := v.Plan.Engine.Release
 		before := len(f)
 		if in.Release == "" || n == nil || n.Release == "" || in.Needs == nil {
-			f.unknown(subject, "agent or native server do not say what they are", "release "+want+" and its capabilities, asked without a model", "")
+			f.unknown(subject, "agent or native server do not say what they are", "release "+want+" and its capabilities, asked without a model", askAgain)
 			return
 		}
 		if in.Release != want || n.Release != want {
@@ -148,7 +148,7 @@ func guardWeights(v *View) []preflight.Finding {
 		path, ok := v.Survey.model(h.Name, v.Weights.Digest)
 		switch subject := "host " + h.Name; {
 		case in.Models == nil || v.Weights.Digest == "":
-			f.unknown(subject, "the weights were not looked at", "a file with "+v.Weights.Digest, "")
+			f.unknown(subject, "the weights were not looked at", "a file with "+first(v.Weights.Digest, "the release's digest"), "say which weights (--weights), and have the agent hash what is on its host")
 		case !ok:
 			f.refuse(subject, fmt.Sprintf("no file of %d has the release's digest", len(in.Models)), v.Weights.Digest, "fetch the release's weights to this host")
 		default:
@@ -163,7 +163,7 @@ func guardFormat(v *View) []preflight.Finding {
 	c, subject := v.Plan.Canary, "canary"
 	switch {
 	case len(v.Prompts) == 0:
-		f.unknown(subject, "no prompts were read", "at least one in "+c.Prompts, "")
+		f.unknown(subject, "no prompts were read", "at least one in "+c.Prompts, "write the file, one JSON object a line")
 	case c.Format == "" || c.Finish != StopEnd:
 		f.refuse(subject, fmt.Sprintf("format %q, finish %q", c.Format, c.Finish), "a turn format, and an end by end-of-turn", "a prompt without its format is continued to the length limit")
 	}
@@ -202,7 +202,7 @@ func guardMemory(v *View) []preflight.Finding {
 	return v.agents(&f, func(h Host, in Inspection) {
 		subject := "host " + h.Name
 		if in.Memory == nil {
-			f.unknown(subject, "its memory was not measured", digits(h.Need)+" bytes free", "")
+			f.unknown(subject, "its memory was not measured", digits(h.Need)+" bytes free", askAgain)
 			return
 		}
 		free, back := in.Memory.Free, uint64(0)
@@ -231,7 +231,7 @@ func guardSlots(v *View) []preflight.Finding {
 		}
 		switch subject := "agent " + h.Name; {
 		case in.Slots == nil:
-			f.unknown(subject, "it does not say how many connections are free", strconv.Itoa(need), "")
+			f.unknown(subject, "it does not say how many connections are free", strconv.Itoa(need), askAgain)
 		case in.Slots.Free < need:
 			f.refuse(subject, fmt.Sprintf("%d of %d connections are free", in.Slots.Free, in.Slots.Total), fmt.Sprintf("at least %d: at none it accepts nobody, and says nothing", need), "a client that left without FINISH leaks one for ever; restart the agent when nothing is loaded")
 		default:
@@ -249,11 +249,14 @@ func guardUnload(v *View) []preflight.Finding {
 	}
 	for _, s := range v.Replaces.Stages {
 		subject := "node " + s.Node
-		l, ok := v.Survey.look("", s.Host)
-		n, there := v.Survey.node(s.Host, s.Node)
+		host := hostOf(v.Plan, s)
+		l, ok := v.Survey.look("", host)
+		n, there := v.Survey.node(host, s.Node)
 		switch {
+		case !ok && l.Err != nil:
+			f.unknown(subject, l.Err.Error(), "to see at "+s.Agent+" whether it exists", askAgain)
 		case !ok:
-			f.unknown(subject, fmt.Sprintf("agent %s was not inspected: %v", s.Host, l.Err), "to see whether it exists", "")
+			f.unknown(subject, "agent "+s.Agent+" was not inspected", "to see whether it exists", "inspect it")
 		case !there:
 			f.ok(subject, "it is gone, and no UNLOAD names it")
 		case n.Generation != v.Replaces.Generation:
@@ -272,7 +275,7 @@ func guardLayers(v *View) []preflight.Finding {
 	var f findings
 	subject, next := "ring "+v.Plan.Ring, 0
 	if v.Weights.Layers <= 0 {
-		f.unknown(subject, "the model's number of layers is not known", "what the release's record says", "")
+		f.unknown(subject, "the model's number of layers is not known", "what the release's record says", "say which weights (--weights)")
 		return f
 	}
 	for _, s := range v.Plan.Stages {

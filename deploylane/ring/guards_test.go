@@ -107,6 +107,8 @@ func faults() []fault {
 		{"R3", "the profile of the post", func(v *View) { v.Plan.Shape.Batch, v.Plan.Shape.Ubatch = 2048, 512 }, "stage step37-s0: largest result 34,419,218,444 bytes at n_batch 2048 × n_ubatch 512 cannot fit the completion cap of 201,326,592 nor the agent's store of 268,435,456"},
 		{"R3", "another architecture", func(v *View) { v.Weights.Arch = "step38" }, ""},
 		{"R3", "a smaller store than written", seen(func(in *Inspection) { *in.Retained = 64 << 20 }), "its store holds 67,108,864 bytes"},
+		{"R3", "a store that holds the cap, and not what a LOAD asks for", seen(func(in *Inspection) { *in.Retained = 200 << 20 }), "its store holds 209,715,200 bytes, the plan says 268,435,456: expected at least 268,435,456"},
+		{"R3", "a result between cap and store", func(v *View) { v.Plan.Shape.Ubatch = 55 }, "cannot fit the completion cap of 201,326,592: expected at most 201,326,592; at n_batch 128 the largest n_ubatch that fits is 47"},
 		{"R3", "a store that is not said", seen(func(in *Inspection) { in.Retained = nil }), ""},
 		{"R4", "loopback", func(v *View) {
 			v.Plan.Hosts[1].Agent = "tcp://127.0.0.1:42012"
@@ -146,9 +148,12 @@ func faults() []fault {
 		{"R11", "slots leaked", seen(func(in *Inspection) { in.Slots.Free = 3 }), "3 of 256 connections are free: expected at least 4"},
 		{"R11", "not said", seen(func(in *Inspection) { in.Slots = nil }), ""},
 		{"R12", "another generation than recorded", func(v *View) {
-			v.Replaces = &Intent{Generation: 998, Stages: []IntentStage{{Node: "step36-s0", Host: "h1"}}}
+			v.Replaces = &Intent{Generation: 998, Stages: []IntentStage{{Node: "step36-s0", Host: "h1", Agent: "tcp://h1.ring:42011"}}}
 			v.alter("h1", func(l *Look) { l.Inspection.Nodes = []Node{{ID: "step36-s0", Generation: 997}} })
 		}, "node step36-s0: it exists at generation 997, the record of its load says 998"},
+		{"R12", "an agent that the plan has no more, not asked", func(v *View) {
+			v.Replaces = &Intent{Generation: 998, Stages: []IntentStage{{Node: "step36-s0", Host: "h1", Agent: "tcp://h0.ring:42010"}}}
+		}, ""},
 		{"R13", "a gap", func(v *View) { v.Plan.Stages[1].Layers = [2]int{13, 23} }, "stage step37-s1: layers [13, 23) behind those up to 12"},
 		{"R13", "another model", func(v *View) { v.Weights.Layers = 46 }, "the stages end at layer 45: expected 46"},
 		{"R13", "not known", func(v *View) { v.Weights.Layers = 0 }, ""},
@@ -171,6 +176,9 @@ func TestEachGuardAlone(t *testing.T) {
 		for _, f := range r.Blocking() {
 			if f.Rule != c.rule {
 				t.Errorf("%s, %s: also seen by %s", c.rule, c.what, f)
+			}
+			if f.Expected == "" || f.Fix == "" {
+				t.Errorf("%s, %s: what is in the way says what to do: %s", c.rule, c.what, f)
 			}
 			said = said || (c.says == "") == (f.Verdict == preflight.Unknown) && strings.Contains(f.String(), c.says)
 		}
@@ -203,7 +211,7 @@ func TestBoundFixOfThePost(t *testing.T) {
 // are in the way.
 func TestReplacedLoadIsNoObstacle(t *testing.T) {
 	v := healthy(t)
-	v.Replaces = &Intent{Generation: 900, Stages: []IntentStage{{Node: "step37-s0", Host: "h1"}, {Node: "step37-s2", Host: "h2"}}}
+	v.Replaces = &Intent{Generation: 900, Stages: []IntentStage{{Node: "step37-s0", Host: "h1", Agent: "tcp://h1.ring:42011"}, {Node: "step37-s2", Host: "h2", Agent: "tcp://h2.ring:42012"}}}
 	v.alter("h1", func(l *Look) {
 		l.Inspection.Nodes = []Node{{ID: "step37-s0", Generation: 900, Resident: 80 << 30}}
 		l.Inspection.Memory.Free = 1 << 30

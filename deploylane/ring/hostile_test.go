@@ -177,7 +177,7 @@ func TestHostileSessions(t *testing.T) {
 		"a request that does":                {session: said{err: failed}},
 		"an endless reply":                   {session: said{reply: ring.Reply{Text: []byte(huge), Stop: ring.StopEnd, Count: -1}}},
 		"an end that is none":                {session: said{reply: ring.Reply{Stop: ring.Stop(huge)}}},
-		"a receipt of another load":          {session: said{reply: ring.Reply{Text: ringsim.Answer(ringsim.Render("say r1")), Stop: ring.StopEnd}, receipt: ring.Receipt{Generation: 1, Stages: 2}}},
+		"a receipt of another load":          {session: said{reply: ring.Reply{Text: ringsim.Answer(ringsim.Render("say r1")), Count: 5, Stop: ring.StopEnd}, receipt: ring.Receipt{Generation: 1, Stages: 2}}},
 	} {
 		inWorld(t, t.TempDir(), nil, func(t *testing.T, p *place) {
 			l := p.lane(&life{})
@@ -196,3 +196,44 @@ func TestHostileSessions(t *testing.T) {
 		})
 	}
 }
+
+// TestCanaryWantsAnAnswer: an engine that says nothing, or closes the account of another request, has proven nothing; and one that lets
+// a deadline pass in silence is named, with the seconds.
+func TestCanaryWantsAnAnswer(t *testing.T) {
+	for want, lie := range map[string]func(load uint64) *liar{
+		"the reply is empty (0 tokens, 0 bytes)": func(load uint64) *liar {
+			return &liar{session: said{reply: ring.Reply{Stop: ring.StopEnd}, receipt: ring.Receipt{Generation: load, Stages: 2}}}
+		},
+		`the receipt that was closed is of request "other"`: func(load uint64) *liar {
+			return &liar{session: said{reply: ring.Reply{ID: "mine", Text: []byte("ok"), Count: 1, Stop: ring.StopEnd}, receipt: ring.Receipt{ID: "other", Generation: load, Stages: 2}}}
+		},
+		"no answer to request from tcp://h1.ring:42011 after 1m0s": func(uint64) *liar { return &liar{session: silent{}} },
+	} {
+		inWorld(t, t.TempDir(), nil, func(t *testing.T, p *place) {
+			served := p.mustServe("r1")
+			l, r2 := p.lane(&life{}), release("r2")
+			r2.Prompts[0].Want = ""
+			x := lie(served.Serving)
+			x.Engine, l.Engine = l.Engine, x
+			out, err := l.Release(t.Context(), r2, nil)
+			if err != nil || out.Serving != 0 || !strings.Contains(out.Why, want) {
+				t.Errorf("%+v, %v; want %s", out, err, want)
+			}
+		})
+	}
+}
+
+// silent is a session that lets every deadline pass, and does not say so.
+type silent struct{}
+
+func (silent) Request(ctx context.Context, _ ring.Query) (ring.Reply, error) {
+	<-ctx.Done()
+	return ring.Reply{}, ctx.Err()
+}
+
+func (silent) Settle(ctx context.Context, _ ring.Reply) (ring.Receipt, error) {
+	<-ctx.Done()
+	return ring.Receipt{}, ctx.Err()
+}
+
+func (silent) Finish(context.Context) error { return nil }

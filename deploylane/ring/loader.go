@@ -191,13 +191,14 @@ func (r *run) preflight(ctx context.Context, p *Plan, rel Release, old *Load, ov
 	if err != nil {
 		return preflight.Report{}, 0, err
 	}
-	v := &View{Plan: p, Weights: rel.Weights, Recorded: r.all, Known: true, Prompts: rel.Prompts, Lease: r.Records.Releaser(ctx), Survey: TakeSurvey(ctx, r.Engine, p)}
+	v := &View{Plan: p, Weights: rel.Weights, Recorded: r.all, Known: true, Prompts: rel.Prompts, Lease: r.Records.Releaser(ctx)}
 	if v.Lease.Ours = r.lease != nil; v.Lease.Ours {
 		v.Lease.Other = ""
 	}
 	if old != nil {
 		v.Replaces = &old.Intent
 	}
+	v.Survey = TakeSurvey(ctx, r.Engine, p, v.Replaces)
 	v.Generation = choose(now, r.all, v.seen())
 	if r.half { // what a person let pass for the load before need not be unknown any more
 		overrides = fitting(preflight.Run(ctx, p.Ring, Checks(v, nil), nil), overrides)
@@ -422,7 +423,7 @@ func (r *run) again(ctx context.Context, p *Plan, rel Release, g uint64, overrid
 				others = append(others, x)
 			}
 		}
-		v := &View{Plan: p, Weights: rel.Weights, Generation: g, Recorded: others, Known: true, Prompts: rel.Prompts, Lease: Releaser{Known: true, Ours: true}, Survey: TakeSurvey(ctx, r.Engine, p)}
+		v := &View{Plan: p, Weights: rel.Weights, Generation: g, Recorded: others, Known: true, Prompts: rel.Prompts, Lease: Releaser{Known: true, Ours: true}, Survey: TakeSurvey(ctx, r.Engine, p, nil)}
 		report := preflight.Run(ctx, p.Ring, Checks(v, nil), fitting(preflight.Run(ctx, p.Ring, Checks(v, nil), nil), overrides))
 		if !report.Blocked {
 			return report, nil

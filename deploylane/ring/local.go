@@ -15,7 +15,7 @@ import (
 // sync is (*os.File).Sync, but in a test of that order.
 func localKeep(dir string, i *Intent, sync func(*os.File) error) (err error) {
 	folder := filepath.Join(dir, i.Ring)
-	if err := os.MkdirAll(folder, 0o700); err != nil {
+	if err := makeFolder(folder, sync); err != nil {
 		return fmt.Errorf("the local record of generation %d: %w", i.Generation, err)
 	}
 	body, err := json.MarshalIndent(i, "", "  ")
@@ -47,6 +47,27 @@ func localKeep(dir string, i *Intent, sync func(*os.File) error) (err error) {
 }
 
 func localName(generation uint64) string { return fmt.Sprintf("load-%d.json", generation) }
+
+// makeFolder makes a folder and those above it. The name of a new one is durable only when the folder that it lies in was synced:
+// else a power cut takes the first record of a ring with its folder.
+func makeFolder(folder string, sync func(*os.File) error) error {
+	var missing []string // the innermost first
+	for at := filepath.Clean(folder); ; at = filepath.Dir(at) {
+		if _, err := os.Stat(at); !errors.Is(err, fs.ErrNotExist) || at == filepath.Dir(at) {
+			break
+		}
+		missing = append(missing, at)
+	}
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return err
+	}
+	for _, made := range missing {
+		if err := syncFolder(filepath.Dir(made), sync); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 func syncFolder(folder string, sync func(*os.File) error) error {
 	d, err := os.Open(folder)

@@ -3,6 +3,8 @@ package ring
 import (
 	"net/netip"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -119,16 +121,25 @@ var backends = map[string]string{"hip": "ROCm", "cuda": "CUDA", "vulkan": "Vulka
 // agentAddress reads an advertised address: tcp, a host and a port, nothing else.
 func agentAddress(s string) (host string, ok bool) {
 	u, err := url.Parse(s)
-	if err != nil || u.Scheme != "tcp" || u.Hostname() == "" || u.Port() == "" || s != "tcp://"+u.Host {
+	if err != nil || u.Scheme != "tcp" || u.Hostname() == "" || !isPort(u.Port()) || s != "tcp://"+u.Host {
 		return "", false
 	}
 	return u.Hostname(), true
 }
 
+// isPort says that a port is one that can be dialled, written in one way.
+func isPort(s string) bool {
+	n, err := strconv.ParseUint(s, 10, 16)
+	return err == nil && n > 0 && strconv.FormatUint(n, 10) == s
+}
+
+// loopbackNames are what hosts files and resolvers call the host itself. (Table of values.)
+var loopbackNames = []string{"localhost", "localhost.localdomain", "localhost4", "localhost6", "localhost6.localdomain6", "ip6-localhost", "ip6-loopback"}
+
 // unreachable says why no other host can reach an advertised host name or address; "": it may.
 func unreachable(host string) string {
 	name := strings.TrimSuffix(strings.ToLower(host), ".")
-	if name == "localhost" || strings.HasSuffix(name, ".localhost") {
+	if slices.Contains(loopbackNames, name) || strings.HasSuffix(name, ".localhost") {
 		return "a loopback name"
 	}
 	ip, err := netip.ParseAddr(name)
@@ -147,6 +158,10 @@ func unreachable(host string) string {
 		return "a link-local address"
 	case ip.IsMulticast():
 		return "a multicast address"
+	case ip == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
+		return "the broadcast address"
+	case ip.Is4() && ip.As4()[0] == 0:
+		return "an address of this host alone"
 	}
 	return ""
 }

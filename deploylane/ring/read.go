@@ -51,7 +51,7 @@ var derived = map[string]string{
 func ReadPlan(file string, data []byte) (*Plan, error) {
 	doc := plan.ReadDocument(file, data)
 	sum := sha256.Sum256(data)
-	r := reader{p: &Plan{Digest: hex.EncodeToString(sum[:])}, agents: map[string]plan.Value{}}
+	r := reader{p: &Plan{Digest: hex.EncodeToString(sum[:])}, agents: map[string]plan.Value{}, listen: map[string]plan.Value{}}
 	f := r.fields(doc.Root(), "ring", "engine", "hosts", "shape", "stages", "canary", "switch")
 	r.p.Ring = f["ring"].Required("ring: the ring's name").Word("")
 	r.engine(f["engine"])
@@ -69,6 +69,7 @@ func ReadPlan(file string, data []byte) (*Plan, error) {
 type reader struct {
 	p      *Plan
 	agents map[string]plan.Value // host → where its agent is given
+	listen map[string]plan.Value // host → where it is given what its agent listens at
 }
 
 // fields are the known keys of a mapping; one that is derived is refused in words of its own.
@@ -115,13 +116,13 @@ func (r *reader) hosts(v plan.Value) {
 		host := Host{Name: name, Pos: f["agent"].Pos(),
 			Agent:    f["agent"].Required("agent: tcp://host:port, as the agent advertises itself").Text(""),
 			Listen:   f["listen"].Text(""),
-			Retained: uint64(f["retained"].Required("retained: 256MiB, the agent's store").Bytes(0)),
+			Retained: size(f["retained"].Required("retained: 256MiB, the agent's store")),
 			Path:     native["path"].Required("path: of the native server on this host").Text(""),
 			SHA256:   native["sha256"].Required("sha256: of the native server").Any(""),
 			Backend:  f["backend"].Required("backend: of this host's build").Choice("", sortedKeys(backends)...),
-			Need:     uint64(memory["need"].Required("need: bytes of memory that a load takes here").Bytes(0)),
+			Need:     size(memory["need"].Required("need: bytes of memory that a load takes here")),
 		}
-		r.agents[name] = f["agent"]
+		r.agents[name], r.listen[name] = f["agent"], f["listen"]
 		r.host(f, native, host)
 		r.p.Hosts = append(r.p.Hosts, host)
 	}
@@ -131,8 +132,12 @@ func (r *reader) hosts(v plan.Value) {
 	for _, h := range r.p.Hosts { // known only when all are read
 		name, ok := agentAddress(h.Agent)
 		if why := unreachable(name); ok && why != "" && len(r.p.Hosts) > 1 {
-			r.agents[h.Name].Refuse("BadAddress", fmt.Sprintf("agent %s advertises %s, which is %s: from another host that is the other host itself", h.Name, h.Agent, why),
+			r.agents[h.Name].Refuse("BadAddress", fmt.Sprintf("agent %s advertises %s, which is %s: from another host that is not this one", h.Name, h.Agent, why),
 				"an address that the other hosts of the ring reach", "advertise the host's name or address in the ring's network")
+		}
+		if at, _, err := net.SplitHostPort(h.Listen); err == nil && strings.HasPrefix(unreachable(at), "a loopback") && len(r.p.Hosts) > 1 {
+			r.listen[h.Name].Refuse("BadAddress", fmt.Sprintf("agent %s listens at %s: the other hosts do not reach it there, whatever it advertises", h.Name, h.Listen),
+				"the host's address in the ring's network, or 0.0.0.0", "")
 		}
 	}
 }
@@ -141,7 +146,7 @@ func (r *reader) host(f, native map[string]plan.Value, h Host) {
 	if _, ok := agentAddress(h.Agent); h.Agent != "" && !ok {
 		f["agent"].Refuse("BadAddress", fmt.Sprintf("agent is %q", h.Agent), "tcp://host:port", "write it byte for byte as the agent advertises itself")
 	}
-	if _, _, err := net.SplitHostPort(h.Listen); h.Listen != "" && err != nil {
+	if _, port, err := net.SplitHostPort(h.Listen); h.Listen != "" && (err != nil || !isPort(port)) {
 		f["listen"].Refuse("BadAddress", fmt.Sprintf("listen is %q", h.Listen), "host:port", "")
 	}
 	for _, o := range r.p.Hosts {
@@ -163,7 +168,7 @@ func (r *reader) shape(v plan.Value) {
 		return uint64(f[k].Required(k+": a whole number").Int(1, most, 0))
 	}
 	s := Shape{Batch: number("batch", maxBatch), Ubatch: number("ubatch", maxBatch), Parallel: number("parallel", 4096), Context: number("context", 1<<30),
-		Output: number("output", 1<<30), Completion: uint64(f["completion"].Required("completion: 192MiB, the cap of one result").Bytes(0)), Pos: v.Pos()}
+		Output: number("output", 1<<30), Completion: size(f["completion"].Required("completion: 192MiB, the cap of one result")), Pos: v.Pos()}
 	if s.Ubatch > s.Batch && s.Batch > 0 {
 		f["ubatch"].Refuse("OutOfRange", fmt.Sprintf("ubatch is %d", s.Ubatch), fmt.Sprintf("at most the batch, %d", s.Batch), "")
 	}
@@ -279,10 +284,28 @@ func badEndpoint(s string) string {
 	return ""
 }
 
+// size is a number of bytes that is needed: none would be a guard that is off.
+func size(v plan.Value) uint64 {
+	n := v.Bytes(-1) // of one that cannot be read, which is said already
+	if n == 0 {
+		v.Refuse("OutOfRange", v.Name()+" is 0", "what it really is: at 0 nothing is held against it", "")
+	}
+	return uint64(max(n, 0))
+}
+
+// span is a duration within bounds: a canary without a gap or an answer's time proves nothing, and nobody waits for a year.
+func span(v plan.Value, least, most, fallback time.Duration) time.Duration {
+	d := v.Duration(fallback)
+	if v.Given() && (d < least || d > most) {
+		v.Refuse("OutOfRange", fmt.Sprintf("%s is %s", v.Name(), d), fmt.Sprintf("%s to %s", least, most), "")
+	}
+	return d
+}
+
 func (r *reader) canary(v plan.Value) {
 	f := r.fields(v.Required("canary: {rounds, gap, deadline, prompts, format, expect}"), "rounds", "gap", "deadline", "prompts", "format", "expect")
-	c := Canary{Rounds: int(f["rounds"].Int(3, 100, 3)), Gap: f["gap"].Required("gap: 20s, idle before the last round").Duration(0),
-		Deadline: f["deadline"].Required("deadline: 60s for each answer").Duration(time.Minute),
+	c := Canary{Rounds: int(f["rounds"].Int(3, 100, 3)), Gap: span(f["gap"].Required("gap: 20s, idle before the last round"), time.Millisecond, time.Hour, time.Second),
+		Deadline: span(f["deadline"].Required("deadline: 60s for each answer"), time.Second, time.Hour, time.Minute),
 		Prompts:  f["prompts"].Required("prompts: a file of the deploy repository").Path(""),
 		Format:   f["format"].Required("format: the model's turn format, since the engine applies none").Word("")}
 	expect := r.fields(f["expect"].Required("expect: {finish: eos}"), "finish")
@@ -292,7 +315,7 @@ func (r *reader) canary(v plan.Value) {
 
 func (r *reader) catalog(v plan.Value) {
 	f := r.fields(v.Required("switch: {catalog, drain, tokens, output}"), "catalog", "drain", "tokens", "output")
-	c := Catalog{Name: f["catalog"].Required("catalog: where clients read what they may use").Text(""), Drain: f["drain"].Required("drain: 120s").Duration(0),
+	c := Catalog{Name: f["catalog"].Required("catalog: where clients read what they may use").Text(""), Drain: span(f["drain"].Required("drain: 120s"), 0, 24*time.Hour, 0),
 		Tokens: uint64(f["tokens"].Required("tokens: of the largest prompt that clients may send").Int(1, 1<<30, 0)),
 		Output: uint64(f["output"].Required("output: tokens that clients may ask for").Int(1, 1<<30, 0))}
 	s := r.p.Shape

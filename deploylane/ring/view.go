@@ -25,34 +25,52 @@ type pair struct{ From, Host string }
 // Survey is what the agents of a ring said of themselves.
 type Survey struct{ looks map[pair]Look }
 
-// TakeSurvey inspects every agent from here, and from each host whose stages will dial it. It never fails: an
-// inspection that did is a Look with an error.
-func TakeSurvey(ctx context.Context, e Engine, p *Plan) *Survey {
-	asks := map[pair]bool{}
+// TakeSurvey inspects every agent from here, and from each host whose stages will dial it; of the load that is to be replaced
+// (nil: none), the agents that the plan has no more too. It never fails: an inspection that did is a Look with an error.
+func TakeSurvey(ctx context.Context, e Engine, p *Plan, replaces *Intent) *Survey {
+	asks := map[pair]string{} // → address
 	for _, h := range p.Hosts {
-		asks[pair{"", h.Name}] = true
+		asks[pair{"", h.Name}] = h.Agent
+	}
+	if replaces != nil {
+		for _, st := range replaces.Stages {
+			asks[pair{"", hostOf(p, st)}] = st.Agent
+		}
 	}
 	for _, edge := range p.Edges() {
 		from, to := p.Stages[edge.From].Host, p.Stages[edge.To].Host
 		if from != to {
-			asks[pair{from, to}] = true
+			asks[pair{from, to}] = p.Host(to).Agent
 		}
 	}
 	s := &Survey{looks: map[pair]Look{}}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	for ask := range asks {
+	for ask, address := range asks {
 		wg.Go(func() {
-			ctx, cancel := context.WithTimeout(ctx, inspectTime)
+			within, cancel := context.WithTimeout(ctx, inspectTime)
 			defer cancel()
-			in, err := e.Inspect(ctx, Viewpoint(ask.From), p.Host(ask.Host).Agent)
+			began := time.Now()
+			in, err := e.Inspect(within, Viewpoint(ask.From), address)
+			err = silence(within, err, NoAnswer{To: address, What: "INSPECT", After: time.Since(began)})
 			mu.Lock()
 			defer mu.Unlock()
-			s.looks[ask] = heard(in, p.Host(ask.Host).Agent, err)
+			s.looks[ask] = heard(in, address, err)
 		})
 	}
 	wg.Wait()
 	return s
+}
+
+// hostOf is where a survey keeps the agent of a stage of an earlier load: with the plan's host that has it, whatever that is called by
+// now, or by its address (no host's name has that form).
+func hostOf(p *Plan, st IntentStage) string {
+	for _, h := range p.Hosts {
+		if h.Agent == st.Agent {
+			return h.Name
+		}
+	}
+	return st.Agent
 }
 
 // heard keeps an answer that a guard may look at.
@@ -67,12 +85,8 @@ func heard(in Inspection, address string, err error) Look {
 // address say what it answers.
 func SurveyOf(p *Plan, all []Inspection) *Survey {
 	s := &Survey{looks: map[pair]Look{}}
-	for _, in := range all {
-		for _, h := range p.Hosts {
-			if h.Agent == in.Dialled {
-				s.looks[pair{string(in.From), h.Name}] = heard(in, h.Agent, nil)
-			}
-		}
+	for _, in := range all { // an agent of an earlier plan is kept by its address
+		s.looks[pair{string(in.From), hostOf(p, IntentStage{Agent: in.Dialled})}] = heard(in, in.Dialled, nil)
 	}
 	return s
 }

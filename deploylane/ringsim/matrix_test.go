@@ -89,7 +89,9 @@ func (d drift) commands(x *trial) []ring.Command {
 
 // guard is every guard but one, over this world: what blocks.
 func (x *trial) guard(without string) []preflight.Finding {
-	checks := ring.Checks(x.view, func(ctx context.Context) *ring.Survey { return ring.TakeSurvey(ctx, x.Outer, x.view.Plan) })
+	checks := ring.Checks(x.view, func(ctx context.Context) *ring.Survey {
+		return ring.TakeSurvey(ctx, x.Outer, x.view.Plan, x.view.Replaces)
+	})
 	checks = slices.DeleteFunc(checks, func(c preflight.Check) bool { return c.ID == without })
 	r := preflight.Run(x.t.Context(), "step37", checks, nil)
 	return r.Blocking()

@@ -158,7 +158,7 @@ func edges(t *testing.T, c *careless, one, two string) string {
 	}
 	p.Hosts[1].Agent = two // a loopback address is refused by the reader already
 	v := &ring.View{Plan: p}
-	for _, check := range ring.Checks(v, func(ctx context.Context) *ring.Survey { return ring.TakeSurvey(ctx, c.Outer, p) }) {
+	for _, check := range ring.Checks(v, func(ctx context.Context) *ring.Survey { return ring.TakeSurvey(ctx, c.Outer, p, nil) }) {
 		if check.ID != "R4" {
 			continue
 		}
