@@ -90,6 +90,8 @@ func (p papers) explain(platform string, dispatch int64, handle json.RawMessage,
 		return "", false // it may take the lease yet
 	case p.lost != "":
 		return p.lost, false // whoever looks dead may hold it: nothing is released
+	case told && p.settled == "" && dispatch > l.Dispatch && dispatch < l.Floor && p.age >= window+censusEvery:
+		return "its work was stopped, and nobody has released it since", true // struck off, perhaps, before its receipt was there
 	case told && p.settled != runners.Closed.String() && dispatch > l.Dispatch:
 		return "", false // nobody captured for it, and its receipt is open: it is being released
 	case dispatch < l.Floor:

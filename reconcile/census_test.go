@@ -39,6 +39,11 @@ func TestWhatExplainsAnInstance(t *testing.T) {
 		{"a later dispatch was captured at once", papers{claim: claim, lease: lease(witness.Held, 4, 0), age: young}, 1, false, true},
 		{"its lease is over", papers{claim: claim, lease: lease(witness.Revoked, 3, 0), age: young}, 1, false, true},
 		{"barred by a stop", papers{claim: claim, lease: lease(witness.Revoked, 2, 4), age: young}, 1, false, true},
+		// Found by the simulation: its work left the plan and was stopped while the launch was on its way, so that nobody looks at
+		// the receipt that came then. It was paid for, for ever, and explained.
+		{"barred by a stop, and nobody asks for its receipt", papers{claim: claim, receipt: open, lease: lease(witness.Revoked, 0, 4), age: old}, 1, false, true},
+		{"barred by a stop a moment ago", papers{claim: claim, receipt: open, lease: lease(witness.Revoked, 0, 4), age: young}, 1, true, false},
+		{"barred by a stop, its release goes on", papers{claim: claim, receipt: open, settled: "pending", lease: lease(witness.Revoked, 0, 4), age: old}, 1, true, false},
 		{"finished", papers{claim: claim, receipt: open, lease: lease(witness.Finished, 3, 0), age: young}, 1, false, true},
 		{"no claim", papers{lease: lease(witness.Finished, 3, 0)}, 1, false, false},
 		{"its records are damaged", papers{bad: "no claim", age: old}, 1, false, false},

@@ -292,7 +292,7 @@ func (s *setup) String() string {
 		fmt.Fprintf(&b, "job %s: %d steps, a milestone every %d, on %v, needs %q, on_delete %s, wall %v, paid %.4f USD, then %q, in the team %v, on a card %v\n", j.name, j.steps, j.every, j.on, j.needs, j.onDelete, j.wall, j.paid, j.then, j.team, j.card)
 	}
 	for _, p := range s.places {
-		fmt.Fprintf(&b, "platform %s: %d slots of %d places, capture %v, start %v, step %v, upload %v, notice %v, paid until released %v, %g USD/h, card %q, %v of machine time each %v; %v\n", p.name, p.slots, p.capacity, p.capture, p.model.Start, p.model.Step, p.model.Upload, p.model.Notice, p.untilReleased, p.price, p.card, p.share, p.renews, p.script)
+		fmt.Fprintf(&b, "platform %s: %d slots of %d places, capture %v, start %v, step %v, upload %v, notice %v, lists %v, paid until released %v, %g USD/h, card %q, %v of machine time each %v; %v\n", p.name, p.slots, p.capacity, p.capture, p.model.Start, p.model.Step, p.model.Upload, p.model.Notice, p.can, p.untilReleased, p.price, p.card, p.share, p.renews, p.script)
 	}
 	fmt.Fprintf(&b, "gc at %v keeps %d behind the pointer, and what is finished for %v; crash, pause, 403 %v\n", s.sweeps.at, s.sweeps.keep, s.sweeps.ended, s.odds[aCollector])
 	if s.staleReads > 0 {
