@@ -252,3 +252,11 @@ func (r *Runner) diskFail(err error) *runners.Failure {
 	}
 	return r.fail("launch", runners.Rejected, "make "+r.root+" writable, or choose another folder with the option scratch", err)
 }
+
+// unlocked says why the lock was not had: only whoever waited for it in vain waited for somebody.
+func unlocked(err error) string {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return "another dispatcher holds the lock of this platform's scratch folder"
+	}
+	return "this user must be able to read and write this platform's scratch folder; the option scratch names another one"
+}

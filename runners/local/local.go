@@ -211,7 +211,7 @@ type running struct {
 func (r *Runner) start(ctx context.Context, jobs []runners.Launch, lent []string) (started []running, entries []entry, err error) {
 	unlock, err := r.lock(ctx)
 	if err != nil {
-		return nil, nil, r.fail("launch", runners.Unreachable, "another dispatcher holds the lock of this platform's scratch folder", err)
+		return nil, nil, r.fail("launch", runners.Unreachable, unlocked(err), err)
 	}
 	defer unlock()
 	live, err := r.sweep()

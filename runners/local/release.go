@@ -119,7 +119,7 @@ func (r *Runner) Running(ctx context.Context) ([]runners.Running, error) {
 	}
 	unlock, err := r.lock(ctx)
 	if err != nil {
-		return nil, r.fail("list", runners.Unreachable, "another dispatcher holds the lock of this platform's scratch folder", err)
+		return nil, r.fail("list", runners.Unreachable, unlocked(err), err)
 	}
 	defer unlock()
 	live, _, err := r.look() // verbs that only read ask too, so what is over is left to the next launch
