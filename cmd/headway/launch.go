@@ -110,10 +110,13 @@ func launched(j *plan.Job, report *reconcile.Report) outcome {
 		o.err = errors.Join(report.Errors...)
 		return o
 	}
-	why := "this commit is not followed"
+	why, hint := "this commit is not followed", "headway explain "+j.Name+" says how it came there"
 	if last != nil {
 		why = clean(last.Reason)
+		if last.Kind == reconcile.Fail {
+			hint += "; mend what it names and commit: other code is other work, and so is the same with another replica: N"
+		}
 	}
-	o.err = &exit{code: exitError, err: fmt.Errorf("%s was not launched: %s", j.Name, why), hint: "headway explain " + j.Name + " says how it came there"}
+	o.err = &exit{code: exitError, err: fmt.Errorf("%s was not launched: %s", j.Name, why), hint: hint}
 	return o
 }

@@ -42,6 +42,9 @@ type project struct {
 // findRoot walks up from the working folder to the one that holds headway.yaml.
 func findRoot(e env) (string, error) {
 	dir := e.dir
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return "", &exit{code: exitError, err: fmt.Errorf("there is no folder %s", dir), hint: "check the path that -C names"}
+	}
 	for {
 		if info, err := os.Stat(filepath.Join(dir, plan.ConfigFile)); err == nil && !info.IsDir() {
 			return dir, nil

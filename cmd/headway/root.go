@@ -17,7 +17,7 @@ func newRoot(e env) *cobra.Command {
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
 	root.PersistentFlags().StringP("directory", "C", "", "start in this folder instead of the working folder")
-	root.AddGroup(&cobra.Group{ID: "files", Title: "Plans:"}, &cobra.Group{ID: "act", Title: "Acting:"}, &cobra.Group{ID: "look", Title: "Looking (these write nothing):"}, &cobra.Group{ID: "more", Title: "More:"})
+	root.AddGroup(&cobra.Group{ID: "files", Title: "Plans:"}, &cobra.Group{ID: "act", Title: "Acting:"}, &cobra.Group{ID: "look", Title: "Looking (these launch and stop nothing):"}, &cobra.Group{ID: "more", Title: "More:"})
 	group := func(id string, cs ...*cobra.Command) {
 		for _, c := range cs {
 			c.GroupID = id

@@ -73,8 +73,15 @@ func within(e env, file string) string {
 // readSaved reads a plan that was saved.
 func readSaved(e env, file string) (*plan.Changes, error) {
 	f, err := os.Open(within(e, file))
+	if err == nil {
+		var info os.FileInfo
+		if info, err = f.Stat(); err == nil && info.IsDir() {
+			_ = f.Close()
+			err = fmt.Errorf("%s is a folder", file)
+		}
+	}
 	if err != nil {
-		return nil, err
+		return nil, &exit{code: exitError, err: err, hint: "FILE is a plan that headway plan --out FILE saved; headway launch JOB launches one job alone"}
 	}
 	defer f.Close()
 	b, err := io.ReadAll(io.LimitReader(f, plan.MaxChanges+1))

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -45,8 +46,12 @@ func usage(c *cobra.Command) string {
 	return fmt.Sprintf("it is: %s; %s --help says more", c.UseLine(), c.CommandPath())
 }
 
-// unknownVerb is cobra's error for a verb that does not exist, with the nearest that does; any other error as it is.
+// unknownVerb is cobra's error for a verb that does not exist, with the nearest that does, and for flags that exclude each
+// other, in words; any other error as it is.
 func unknownVerb(root *cobra.Command, err error) error {
+	if m := regexp.MustCompile(`^if any flags in the group \[.*\] are set none of the others can be; \[(.*)\] were all set$`).FindStringSubmatch(err.Error()); m != nil {
+		return &exit{code: exitError, err: fmt.Errorf("--%s cannot be given together", strings.ReplaceAll(m[1], " ", " and --")), hint: "leave one of them out"}
+	}
 	var word string
 	if n, _ := fmt.Sscanf(err.Error(), "unknown command %q", &word); n != 1 {
 		return err
@@ -58,8 +63,35 @@ func unknownVerb(root *cobra.Command, err error) error {
 		}
 	}
 	hint := usage(root)
-	if near := plan.Nearest(word, known); near != "" {
+	near := byOtherName(word)
+	if near == "" {
+		near = plan.Nearest(word, known)
+	}
+	if near != "" {
 		hint = fmt.Sprintf("did you mean headway %s? %s", near, hint)
 	}
 	return &exit{code: exitError, err: fmt.Errorf("unknown command %q", word), hint: hint}
+}
+
+// byOtherName is the verb here for what other tools of this sort call otherwise; "" where there is none.
+func byOtherName(word string) string {
+	switch word {
+	case "diff", "show":
+		return "plan"
+	case "ls", "list", "ps", "queue", "jobs":
+		return "status"
+	case "stop", "kill", "down", "destroy", "delete":
+		return "cancel"
+	case "up", "sync", "reconcile":
+		return "apply"
+	case "run", "start", "submit", "retry":
+		return "launch"
+	case "history":
+		return "timeline"
+	case "describe", "why":
+		return "explain"
+	case "version":
+		return "--version"
+	}
+	return ""
 }
