@@ -85,8 +85,8 @@ func (t *total) text(took time.Duration) string {
 	fmt.Fprintf(&b, "attempts      %d, with %d milestones acknowledged\n", t.sum.Attempts, t.sum.Milestones)
 	every := round.Usual().Every
 	fmt.Fprintf(&b, "lost          %d steps trained, %d of them again, all beyond the last acknowledged pointer; one end of an attempt cost %d at most (a milestone every %d)\n", t.sum.Trained, t.sum.Repeated, t.sum.Largest, every)
-	fmt.Fprintf(&b, "within reach  %d ends of attempts that no fault kept from the store since their last acknowledged pointer: one cost %d steps at most (allowed %d), with %d milestones on their way at most (allowed %d)\n",
-		t.sum.Reached, t.sum.Cost, every*(1+account.Most), t.sum.Waiting, account.Most)
+	fmt.Fprintf(&b, "within reach  %d ends of attempts that no fault kept from the store since their last acknowledged pointer: one cost %d steps at most, with %d milestones on their way at most (allowed %d, and %d gave way to newer ones)\n",
+		t.sum.Reached, t.sum.Cost, t.sum.Waiting, account.Most, t.sum.Gave)
 	return b.String()
 }
 

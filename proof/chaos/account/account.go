@@ -37,10 +37,11 @@ type Work struct {
 // Span is a time of the history.
 type Span struct{ From, To time.Duration }
 
-// Most is how many milestones an attempt may have handed over that the lease does not name yet, when no fault stood between
-// it and the store from the last acknowledged one to its end: one whose pointer is on its way, one that goes up, and one
-// that waits for it; an older one that waits gives way. With as many as there were, and the one under way in the program,
-// each worth the steps between two milestones, such an end costs at most (1 + Most) intervals.
+// Most is how many milestones of an attempt may be on their way, handed over and not yet named by the lease, when no fault
+// stood between it and the store from the last acknowledged one to its end: one whose pointer is on its way, one that goes
+// up, and one that waits for it. An older one that waits gives way, and is never sent: on a machine that uploads more
+// slowly than the program makes milestones there are any number of these. With as many as there were of both, and the one
+// under way in the program, each worth the steps between two milestones, such an end costs at most one interval more.
 const Most = 3
 
 // after is when what a fault has done to requests is over: pauses between tries grow no longer than the fault has lasted, nor
@@ -59,7 +60,8 @@ type Sum struct {
 
 	Reached int   // ends of attempts that no fault had kept from the store since their last acknowledged pointer
 	Cost    int64 // most steps that one of these has cost
-	Waiting int   // most milestones that one of these had handed over and not yet seen acknowledged
+	Waiting int   // most milestones that one of these had on their way, see Most
+	Gave    int   // milestones of all of these that gave way to newer ones since the last acknowledged pointer
 }
 
 // Add adds another sum.
@@ -72,6 +74,7 @@ func (s *Sum) Add(o Sum) {
 	s.Reached += o.Reached
 	s.Cost = max(s.Cost, o.Cost)
 	s.Waiting = max(s.Waiting, o.Waiting)
+	s.Gave += o.Gave
 }
 
 // Of adds up one work and returns a sentence for each thing that breaks the promise.
@@ -80,8 +83,10 @@ func Of(w Work, entries []history.Entry) (s Sum, broken []string) {
 		broken = append(broken, w.Job+": "+fmt.Sprintf(format, args...))
 	}
 	starts, acks := map[int64]int64{}, map[int64]ack{} // starts: attempt → step it starts from
+	up := sent{}
 	last, found := witness.Record{}, false
 	for _, e := range entries {
+		up.note(w.Work, e)
 		if e.Key != record.WitnessKey(w.Work) || !e.Applied() || e.Op != history.Put {
 			continue
 		}
@@ -134,7 +139,7 @@ func Of(w Work, entries []history.Entry) (s Sum, broken []string) {
 		}
 		if next, more := starts[n+1]; more {
 			s.Largest = max(s.Largest, at-next)
-			if why := s.reached(w, n, at, next, acks[n]); why != "" {
+			if why := s.reached(w, n, at, next, acks[n], up[n]); why != "" {
 				fail("%s", why)
 			}
 		}
@@ -151,27 +156,56 @@ type ack struct {
 	dispatch int64
 }
 
+// sent says of which milestones anything was sent to the store: attempt → their numbers.
+type sent map[int64]map[int64]bool
+
+// note notes what an entry sends, whatever came of it.
+func (s sent) note(work string, e history.Entry) {
+	k, ok := record.Parse(e.Key)
+	if !ok || k.Work != work || e.Op != history.Put {
+		return
+	}
+	rest, is := strings.CutPrefix(k.Rest, "milestone/")
+	num, _, _ := strings.Cut(rest, "/")
+	n, err := strconv.ParseInt(num, 10, 64)
+	if !is || err != nil {
+		return
+	}
+	if s[k.Attempt] == nil {
+		s[k.Attempt] = map[int64]bool{}
+	}
+	s[k.Attempt][n] = true
+}
+
 // reached counts the end of an attempt at a step, where the store was within its reach, and says what is wrong with it.
-func (s *Sum) reached(w Work, n, at, next int64, a ack) string {
+func (s *Sum) reached(w Work, n, at, next int64, a ack, sent map[int64]bool) string {
 	end, known := w.Ends[n]
 	cut := func(f Span) bool { return f.From <= end && f.after() >= a.at }
 	if !known || slices.ContainsFunc(w.Cut[0], cut) || slices.ContainsFunc(w.Cut[a.dispatch], cut) {
 		return ""
 	}
-	waiting := 0
+	waiting, gave, newest := 0, 0, slices.Max(append(slices.Collect(maps.Keys(sent)), 0))
+	number := int64(0) // the agent numbers what it takes over from 1 on
 	for line := range bytes.Lines(w.Staged[n]) {
-		if step, err := strconv.ParseInt(string(bytes.TrimSpace(line)), 10, 64); err == nil && step > next {
+		number++
+		if step, err := strconv.ParseInt(string(bytes.TrimSpace(line)), 10, 64); err != nil || step <= next {
+			continue
+		}
+		if number < newest && !sent[number] {
+			gave++
+		} else {
 			waiting++
 		}
 	}
 	s.Reached++
 	s.Cost = max(s.Cost, at-next)
 	s.Waiting = max(s.Waiting, waiting)
+	s.Gave += gave
 	switch {
 	case waiting > Most:
 		return fmt.Sprintf("attempt %d had the store within reach, and handed over %d milestones that the lease does not name: at most %d may be on their way", n, waiting, Most)
-	case at-next > w.Every*int64(1+waiting):
-		return fmt.Sprintf("the end of attempt %d at step %d cost %d steps: with %d milestones on their way and one every %d steps it may cost %d", n, at, at-next, waiting, w.Every, w.Every*int64(1+waiting))
+	case at-next > w.Every*int64(1+waiting+gave):
+		return fmt.Sprintf("the end of attempt %d at step %d cost %d steps: with %d milestones on their way, %d that gave way and one every %d steps it may cost %d", n, at, at-next, waiting, gave, w.Every, w.Every*int64(1+waiting+gave))
 	}
 	return ""
 }

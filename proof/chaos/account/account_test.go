@@ -23,6 +23,7 @@ type story struct {
 	leases []witness.Record
 	work   account.Work
 	acked  time.Duration // when all versions of the lease were written
+	sent   []int64       // milestones of attempt 1 of which something went to the store
 }
 
 func pointer(attempt, milestone, step int64) *record.Pointer {
@@ -69,7 +70,27 @@ func (s *story) of(t *testing.T) (account.Sum, []string) {
 		entries = append(entries, history.Entry{At: s.acked, Op: history.Put, Key: record.WitnessKey(work), Body: b},
 			history.Entry{Op: history.Put, Key: record.WitnessKey(work), Body: []byte("nobody took this"), Refused: true})
 	}
+	for _, n := range s.sent {
+		entries = append(entries, history.Entry{Op: history.Put, Key: record.MilestoneManifestKey(work, 1, n)},
+			history.Entry{Op: history.Put, Key: record.MilestoneManifestKey(strings.Repeat("e", 64), 1, n+1)})
+	}
 	return account.Of(s.work, entries)
+}
+
+// A milestone of which nothing was ever sent, though a newer one went up, gave way: it is not on its way. What is newer
+// than all that was sent still waits.
+func TestWhatGaveWayIsNotOnItsWay(t *testing.T) {
+	s := told()
+	s.work.Trace[1], s.work.Staged[1] = trace(1, 38), []byte("10\n15\n20\n25\n30\n35\n")
+	s.sent = []int64{1, 3, 5}
+	sum, broken := s.of(t)
+	if len(broken) > 0 || sum.Waiting != 3 || sum.Gave != 2 || sum.Cost != 28 {
+		t.Errorf("%+v, %q", sum, broken)
+	}
+	s.sent = []int64{1, 2, 3, 5} // the second was sent, and never named
+	if _, broken := s.of(t); !strings.Contains(strings.Join(broken, "\n"), "handed over 4 milestones that the lease does not name") {
+		t.Errorf("got %q", broken)
+	}
 }
 
 func TestSum(t *testing.T) {
@@ -95,7 +116,7 @@ func TestEachBrokenPromiseIsNamed(t *testing.T) {
 		"its program did step 14 after step 12":                             func(s *story) { s.work.Trace[2] = append(trace(11, 12), trace(14, 40)...) },
 		"39 of its 40 steps were trained":                                   func(s *story) { s.work.Trace[2] = trace(11, 39) },
 		"attempt 3 trained, and never took the lease":                       func(s *story) { s.work.Trace[3] = trace(11, 12) },
-		"the end of attempt 1 at step 32 cost 22 steps: with 1 milestones on their way and one every 10 steps it may cost 20": func(s *story) {
+		"the end of attempt 1 at step 32 cost 22 steps: with 1 milestones on their way, 0 that gave way and one every 10 steps it may cost 20": func(s *story) {
 			s.work.Trace[1], s.work.Staged[1] = trace(1, 32), []byte("10\n20\n")
 		},
 		"handed over 4 milestones that the lease does not name": func(s *story) { s.work.Staged[1] = []byte("10\n11\n12\n13\n14\n") },
