@@ -3,7 +3,6 @@ package ring
 import (
 	"net/netip"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -133,13 +132,19 @@ func isPort(s string) bool {
 	return err == nil && n > 0 && strconv.FormatUint(n, 10) == s
 }
 
-// loopbackNames are what hosts files and resolvers call the host itself. (Table of values.)
-var loopbackNames = []string{"localhost", "localhost.localdomain", "localhost4", "localhost6", "localhost6.localdomain6", "ip6-localhost", "ip6-loopback"}
+// loopbackName says that hosts files and resolvers call the host itself by that name.
+func loopbackName(name string) bool {
+	switch name {
+	case "localhost", "localhost.localdomain", "localhost4", "localhost6", "localhost6.localdomain6", "ip6-localhost", "ip6-loopback":
+		return true
+	}
+	return strings.HasSuffix(name, ".localhost")
+}
 
 // unreachable says why no other host can reach an advertised host name or address; "": it may.
 func unreachable(host string) string {
 	name := strings.TrimSuffix(strings.ToLower(host), ".")
-	if slices.Contains(loopbackNames, name) || strings.HasSuffix(name, ".localhost") {
+	if loopbackName(name) {
 		return "a loopback name"
 	}
 	ip, err := netip.ParseAddr(name)
