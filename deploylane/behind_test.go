@@ -38,12 +38,8 @@ func TestTakenDownBehindTwo(t *testing.T) {
 			if v, _ := g.serving(t); v != "v1.2.0" {
 				t.Errorf("at %d: %s serves", at, v)
 			}
-			places, err := g.lane.places(t.Context(), "digits", askedOf("digits", "step37"))
-			if err != nil {
-				t.Fatal(err)
-			}
 			for _, x := range g.loads(t) {
-				if places[1].Record.Moved.Version == tag.None && x.Intent.Replaces == first {
+				if x.Intent.Replaces == first {
 					t.Errorf("at %d: generation %d goes back to what was taken away", at, x.Intent.Generation)
 				}
 			}
@@ -56,6 +52,6 @@ func TestTakenDownBehindTwo(t *testing.T) {
 		g.settle(g.process(t.TempDir()), "v1.0.0")
 		quiet = g.quiet(t)
 	})
-	for at := quiet + 2; !dies(t, at); at += 22 {
+	for at := quiet + 2; !dies(t, at); at += 3 {
 	}
 }

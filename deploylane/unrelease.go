@@ -3,6 +3,8 @@ package deploylane
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/headway-run/headway/deploylane/ring"
@@ -72,18 +74,29 @@ func (l *Lane) takenAway(ctx context.Context, r *release, rel Link) (string, err
 	for _, name := range rings {
 		dirs = append(dirs, askedOf(model, name))
 	}
+	began := map[string]Link{} // tag object → its first place
 	for _, dir := range dirs {
 		all, err := l.places(ctx, model, dir)
 		if err != nil {
 			return "", err
 		}
 		for _, k := range all {
-			if m := k.Record.Moved; m.Version == tag.None && k.At.After(rel.At) { // both are stamps of the store
-				return m.Tag, nil
+			m := k.Record.Moved
+			if first, there := began[m.Cause]; m.Version == tag.None && (!there || k.At.Before(first.At)) {
+				began[m.Cause] = k
 			}
 		}
 	}
+	for _, cause := range slices.Sorted(maps.Keys(began)) {
+		k := began[cause]
+		if k.At.After(rel.At) { // both are stamps of the store
+			return k.Record.Moved.Tag, nil
+		}
+	}
 	for _, e := range r.book.Entries { // where there was nothing to take away, only its record says when
+		if _, there := began[e.Object]; there { // its record may be much later: a ring could not be reached
+			continue
+		}
 		if n := e.Name(); e.Code == tag.Accepted && n.Stage != "" && e.Message != nil && e.Message.Version == tag.None {
 			if k, found, err := l.read(ctx, stageKey(n.Model, e.Object)); err != nil || found && k.At.After(rel.At) {
 				return n.String(), err

@@ -130,19 +130,23 @@ func TestUnreleaseKilled(t *testing.T) {
 	}
 }
 
-// TestAStageTagBeforeARelease: a stage tag and a release that was tagged after it are acted on in one look, the release first. What was
-// tagged later counts: the stage tag moves nothing any more, and says so.
+// TestAStageTagBeforeARelease: a stage tag and a release that was tagged after it are acted on in one look. What was tagged later counts. A
+// stage tag that points back comes behind the release, moves nothing any more, and says so; one that takes the model away comes first.
 func TestAStageTagBeforeARelease(t *testing.T) {
-	for _, to := range []string{tag.None, "v1.0.0"} {
+	current := CurrentKey("digits")
+	for to, want := range map[string][2]string{
+		tag.None: {"4 v1.2.0", current + " is at none"},
+		"v1.0.0": {"3 v1.2.0", current + " stays at v1.2.0: release/digits/v1.2.0 was tagged later"},
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			g := twoReleased(t)
 			e := g.staged(to, "bob", 1)
 			g.tagged("v1.2.0", 3)
-			if g.settle(g.fresh(), "v1.2.0"); g.at(t) != "3 v1.2.0" {
+			if g.settle(g.fresh(), "v1.2.0"); g.at(t) != want[0] {
 				t.Errorf("%s: at %s", to, g.at(t))
 			}
 			k, found, err := g.lane.read(t.Context(), "lane/digits/stage/"+e.Object+".json")
-			if want := CurrentKey("digits") + " stays at v1.2.0: release/digits/v1.2.0 was tagged later"; err != nil || !found || k.Record.Reason != want {
+			if err != nil || !found || k.Record.Reason != want[1] {
 				t.Errorf("%s: %+v, %v", to, k.Record, err)
 			}
 		})
