@@ -175,7 +175,7 @@ func TestABaseThatTheForgeDoesNotName(t *testing.T) {
 		{job: forge.Job{Into: "main", Base: "b"}, want: "b"},
 		{job: forge.Job{Into: "main"}, flag: "work"},
 		{job: forge.Job{}},
-		{job: forge.Job{Into: "gone"}, said: `warning: what is pending on gone already is not told apart: --base "gone": there is no such ref here`},
+		{job: forge.Job{Into: "gone"}, said: `warning: what is pending on gone already is not told apart: branch "gone": there is no such ref here`},
 	} {
 		var stderr bytes.Buffer
 		v := &commenting{job: c.job, base: c.flag}
