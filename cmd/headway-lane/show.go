@@ -62,13 +62,19 @@ func newStatus(e env) *cobra.Command {
 // status prints the releases, and the tags that were refused.
 func (o *opened) status(ctx context.Context, e env, asJSON bool) error {
 	rows, refused, trouble := o.rows(ctx)
+	away := o.takenAway(ctx)
 	if asJSON {
 		enc := json.NewEncoder(e.stdout)
 		enc.SetIndent("", "  ")
-		return errors.Join(trouble, enc.Encode(map[string]any{"format_version": "1.1", "releases": rows, "refused_tags": refused}))
+		return errors.Join(trouble, enc.Encode(map[string]any{"format_version": "1.2", "releases": rows, "refused_tags": refused, "taken_away": away}))
+	}
+	if len(rows) == 0 {
+		fmt.Fprintln(e.stdout, "no release was begun yet: a signed tag release/MODEL/vX.Y.Z begins one, and headway-lane tag prepare writes its message")
 	}
 	t := tabwriter.NewWriter(e.stdout, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(t, "MODEL\tVERSION\tSTAGE\tSTATE\t")
+	if len(rows) > 0 {
+		fmt.Fprintln(t, "MODEL\tVERSION\tSTAGE\tSTATE\t")
+	}
 	for _, r := range rows {
 		state := "under way"
 		switch {
@@ -84,10 +90,8 @@ func (o *opened) status(ctx context.Context, e env, asJSON bool) error {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t\n", r.Model, r.Version, r.Stage, clean(state))
 	}
 	err := t.Flush()
-	for _, model := range slices.Sorted(maps.Keys(o.conf.Models)) {
-		if at, text, bad := o.live(ctx, model); bad == nil && at != nil && at.Version == tag.None { // what is bad is in trouble
-			fmt.Fprintf(e.stdout, "%s: %s\n", model, clean(text))
-		}
+	for _, model := range slices.Sorted(maps.Keys(away)) {
+		fmt.Fprintf(e.stdout, "%s: %s\n", model, clean(away[model]))
 	}
 	for _, r := range rows {
 		if r.Waits != "" {
@@ -98,6 +102,17 @@ func (o *opened) status(ctx context.Context, e env, asJSON bool) error {
 		fmt.Fprintf(e.stdout, "refused %s (%s) %s: %s\n", clean(r.Tag), short(r.Object), r.Code, clean(r.Text))
 	}
 	return errors.Join(trouble, err)
+}
+
+// takenAway says of each model whose pointer names no release on purpose which tag did that.
+func (o *opened) takenAway(ctx context.Context) map[string]string {
+	out := map[string]string{}
+	for model := range o.conf.Models {
+		if at, text, err := o.live(ctx, model); err == nil && at != nil && at.Version == tag.None { // what is bad is in trouble
+			out[model] = text
+		}
+	}
+	return out
 }
 
 // rows are the releases and the refused tags. What cannot be read keeps no other from being shown: it is in trouble, and has the

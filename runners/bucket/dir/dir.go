@@ -79,7 +79,7 @@ func (b *Bucket) missing(op, key string) error {
 		return b.fail(op, key, err)
 	}
 	return &bucket.Error{Op: op, Key: key, Code: bucket.NoBucket, Err: fmt.Errorf("no store in folder %s", b.root),
-		Hint: "is the disk or share mounted? the first apply or watch makes an embedded one"}
+		Hint: "is the disk or share mounted? the one inside a repository is made by its first apply or watch"}
 }
 
 // sweep removes what writers that were killed left behind, once it is old enough to have no living writer.
