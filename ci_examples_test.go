@@ -139,7 +139,7 @@ func TestCIExamples(t *testing.T) {
 		if d := cmp.Diff(rights, doc["permissions"]); d != "" {
 			t.Errorf("%s: permissions: %s", path, d)
 		}
-		on := map[string]any{"pull_request": map[string]any{"types": []any{"opened", "synchronize", "reopened", "labeled", "unlabeled"}}}
+		on := map[string]any{"pull_request": map[string]any{"types": []any{"opened", "synchronize", "reopened", "labeled", "unlabeled", "edited"}}}
 		if d := cmp.Diff(on, doc["on"]); d != "" {
 			t.Errorf("%s: on: %s", path, d)
 		}
