@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -34,6 +35,7 @@ func newLog(e env, program bool) *cobra.Command {
 			if !program {
 				read = d.Events
 			}
+			shown := printer{to: e.stdout}
 			for lines := 0; ; {
 				chunk, err := read(ctx, string(op.work), cursor)
 				if errors.Is(err, ctx.Err()) && ctx.Err() != nil {
@@ -42,7 +44,7 @@ func newLog(e env, program bool) *cobra.Command {
 				if err != nil {
 					return &exit{code: exitError, err: err, hint: "go on with --from " + cursor.String()}
 				}
-				printLines(e, chunk.Lines)
+				shown.print(chunk.Lines)
 				lines += len(chunk.Lines)
 				cursor = chunk.Next
 				if chunk.More {
@@ -71,17 +73,28 @@ func newLog(e env, program bool) *cobra.Command {
 	return c
 }
 
-// printLines escapes what comes from another machine.
-func printLines(e env, lines []runners.Line) {
+// printer prints lines that come from another machine, escaped.
+type printer struct {
+	to   io.Writer
+	open int64 // > 0: the attempt whose last line has not ended yet
+}
+
+// print prints lines. One that has not ended goes on with the next one of its attempt; where none comes any more, since a machine
+// vanished, the next attempt's begins a line of its own.
+func (p *printer) print(lines []runners.Line) {
 	for _, l := range lines {
+		if p.open > 0 && (l.Attempt != p.open || l.Missing > 0) {
+			fmt.Fprintln(p.to)
+		}
+		p.open = 0
 		if l.Missing > 0 {
-			fmt.Fprintf(e.stdout, "[%d bytes are missing here: a segment of attempt %d never arrived]\n", l.Missing, l.Attempt)
+			fmt.Fprintf(p.to, "[%d bytes are missing here: a segment of attempt %d never arrived]\n", l.Missing, l.Attempt)
 			continue
 		}
 		end := "\n"
 		if !l.Whole() {
-			end = "" // the rest of this line has not arrived yet
+			end, p.open = "", l.Attempt
 		}
-		fmt.Fprint(e.stdout, runners.Sanitize(l.Data), end)
+		fmt.Fprint(p.to, runners.Sanitize(l.Data), end)
 	}
 }

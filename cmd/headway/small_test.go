@@ -93,9 +93,22 @@ func TestNothingPrinted(t *testing.T) {
 // A line of a program that is longer than what is shown says how much was left out.
 func TestLongLine(t *testing.T) {
 	var out bytes.Buffer
-	printLines(env{stdout: &out}, []runners.Line{{Data: []byte(strings.Repeat("x", 4096+904) + "\n")}, {Data: []byte("next\n")}})
+	(&printer{to: &out}).print([]runners.Line{{Data: []byte(strings.Repeat("x", 4096+904) + "\n")}, {Data: []byte("next\n")}})
 	if want := strings.Repeat("x", 4096) + "… (904 bytes more)\nnext\n"; out.String() != want {
 		t.Errorf("%d bytes: …%s", out.Len(), out.String()[max(0, out.Len()-60):])
+	}
+}
+
+// A line that has not ended goes on where it stopped, also in the next chunk; a machine that vanished leaves it as it is, and what
+// another attempt printed, or what is said of it, begins a line of its own.
+func TestALineThatNeverEnds(t *testing.T) {
+	var out bytes.Buffer
+	p := printer{to: &out}
+	p.print([]runners.Line{{Attempt: 1, Data: []byte("step 1\n")}, {Attempt: 1, Data: []byte("st")}})
+	p.print([]runners.Line{{Attempt: 1, Data: []byte("ep 2\n")}, {Attempt: 1, Data: []byte("step 3")}})
+	p.print([]runners.Line{{Attempt: 2, Data: []byte("step 2\n")}, {Attempt: 2, Data: []byte("step")}, {Attempt: 2, Offset: 11, Missing: 5}, {Attempt: 3, Data: []byte("step 4\n")}})
+	if want := "step 1\nstep 2\nstep 3\nstep 2\nstep\n[5 bytes are missing here: a segment of attempt 2 never arrived]\nstep 4\n"; out.String() != want {
+		t.Errorf("got %q", &out)
 	}
 }
 

@@ -2,7 +2,8 @@
 // events, as immutable segments named by their byte offset, each created once. Writing never waits for the store: what
 // a slow or absent store cannot take in time is dropped, and the stream says how much, where it is missing.
 //
-// Guaranteed: offsets are contiguous, the end of one segment is the name of the next; bytes are in order. Not
+// Guaranteed: offsets are contiguous, the end of one segment is the name of the next; bytes are in order; a segment that holds
+// the end of a line ends with one, but for the last one of a stream that was closed. Not
 // guaranteed: that the last seconds before a crash of the machine are there.
 package journal
 
@@ -10,6 +11,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -191,10 +193,17 @@ func (j *Stream) wait(ctx context.Context, c <-chan struct{}, d time.Duration) {
 	}
 }
 
+// take takes what is pending, up to the end of its last line: what a machine that vanishes leaves ends with a whole line. A line
+// that has not ended by the next segment goes out as far as it is.
 func (j *Stream) take() (part []byte, closed bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	part, j.pending = j.pending, nil
+	if end := bytes.LastIndexByte(part, '\n') + 1; !j.closed && 0 < end && end < len(part) {
+		j.pending = slices.Clone(part[end:])
+		part = part[:end]
+		poke(j.some)
+	}
 	return part, j.closed
 }
 

@@ -66,6 +66,34 @@ func TestSegmentsAreContiguous(t *testing.T) {
 	})
 }
 
+// TestAMachineThatVanishesLeavesWholeLines: a program writes its lines in two pieces, and the machine is gone in between. What is in the
+// store ends with a line; a line that takes long is in the store as far as it is all the same.
+func TestAMachineThatVanishesLeavesWholeLines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := mem.New()
+		ctx, vanish := context.WithCancel(t.Context())
+		j := New(ctx, b, "log/")
+		for _, piece := range []string{"step 1", "\n", "step 2", "\n", "step 3"} {
+			_, _ = io.WriteString(j, piece)
+		}
+		time.Sleep(patience + time.Millisecond) // the bubble's clock
+		if got, _ := whole(t, b, "log/"); got != "step 1\nstep 2\n" {
+			t.Errorf("after %v: %q", patience, got)
+		}
+		time.Sleep(breath + patience)
+		if got, _ := whole(t, b, "log/"); got != "step 1\nstep 2\nstep 3" {
+			t.Errorf("a line that does not end: %q", got)
+		}
+		_, _ = io.WriteString(j, "\nstep 4\nstep")
+		time.Sleep(patience + 2*breath)
+		vanish()
+		j.Close(t.Context())
+		if got, _ := whole(t, b, "log/"); got != "step 1\nstep 2\nstep 3\nstep 4\n" {
+			t.Errorf("after its machine vanished: %q", got)
+		}
+	})
+}
+
 func TestAFloodIsDroppedVisibly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := mem.New()
